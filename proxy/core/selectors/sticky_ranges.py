@@ -9,7 +9,8 @@ state's slots to a typing error elsewhere. The error names the worker in the way
 is dead, remove it and try again, which is what the broker does with its liveness check.
 
 Layout: the whole space as pieces with their upper bounds in a sorted list and their owners, None for a hole, in a
-parallel one. The lists are rebuilt on every change: there are as many pieces as named ranges, not as keys.
+parallel one; two neighbours are never both holes. A worker of few ranges is put in and taken out range by range: one
+that comes and goes costs what it names, and not what others have. For many ranges the lists are written anew.
 
 Source: facts 2.4; apache/pulsar 24730 (several ranges per worker), PIP-51 (the mode).
 """
@@ -21,7 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from proxy.core.errors import ConsumerAssignError
-from proxy.core.hash_ranges import Assignment, HashRange, RangeMove, diff, merge_assignment
+from proxy.core.hash_ranges import Assignment, HashRange, RangeMove, merge, merge_assignment, merge_moves
 from proxy.core.selectors.base import StickyNamed
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, range_slot
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 W = TypeVar("W", bound=StickyNamed)
 
 LAST_SLOT: Final = RANGE_SLOT_COUNT - 1
+
+SPLICED_MAX: Final = 256
+"""Ranges that are put in one by one, each of which moves half of the lists; more cost less if all is written anew."""
 
 
 class StickyRanges(Generic[W]):
@@ -44,6 +48,8 @@ class StickyRanges(Generic[W]):
         """Granted ranges in order, as they were named."""
         self._upper_bounds: list[int] = [LAST_SLOT]
         self._owners: list[W | None] = [None]
+        self._named: dict[int, list[HashRange]] = {}
+        """What each worker has, by its object id, in order."""
 
     def add(self, worker: W) -> list[RangeMove[W]]:
         """Give the worker the ranges in its `sticky_ranges`; see `Selector.add`.
@@ -51,7 +57,7 @@ class StickyRanges(Generic[W]):
         Raises:
             ConsumerAssignError: the ranges are wrong in themselves, or another worker has one of the slots.
         """
-        assert all(owner is not worker for _, owner in self._pieces), f"worker {worker.name} joined twice"
+        assert id(worker) not in self._named, f"worker {worker.name} joined twice"
         wanted = validated_ranges(worker.sticky_ranges)
         for piece in wanted:
             conflict = self._conflict(piece)
@@ -59,7 +65,13 @@ class StickyRanges(Generic[W]):
                 taken, owner = conflict
                 message = f"Range conflict with consumer {owner.name}: {piece} overlaps its {taken}"
                 raise ConsumerAssignError(message)
-        return self._replace(sorted([*self._pieces, *((piece, worker) for piece in wanted)], key=_start))
+        self._named[id(worker)] = wanted
+        if len(wanted) <= SPLICED_MAX:
+            for piece in wanted:
+                self._put_in(piece, worker)
+        else:
+            self._write(sorted([*self._pieces, *((piece, worker) for piece in wanted)], key=_start))
+        return merge_moves(RangeMove(start, end, None, worker) for start, end in wanted)
 
     def in_the_way(self, ranges: Sequence[tuple[int, int]]) -> W | None:
         """Return the worker that `add` would name to one who wants these; None if they are free, or wrong."""
@@ -72,7 +84,13 @@ class StickyRanges(Generic[W]):
 
     def remove(self, worker: W) -> list[RangeMove[W]]:
         """Leave the worker's slots without an owner; see `Selector.remove`."""
-        return self._replace([(piece, owner) for piece, owner in self._pieces if owner is not worker])
+        named = self._named.pop(id(worker), [])
+        if len(named) <= SPLICED_MAX:
+            for piece in named:
+                self._take_out(piece)
+        else:
+            self._write([(piece, owner) for piece, owner in self._pieces if owner is not worker])
+        return merge_moves(RangeMove(start, end, worker, None) for start, end in named)
 
     def select(self, slot: int) -> W | None:
         """Return the worker that named the slot, None if there is none."""
@@ -84,7 +102,7 @@ class StickyRanges(Generic[W]):
 
     def ranges(self, worker: W) -> list[HashRange]:
         """See `Selector.ranges`."""
-        return [piece for piece, owner in self.assignment() if owner is worker]
+        return merge(self._named.get(id(worker), ()))
 
     def assignment(self) -> list[tuple[HashRange, W]]:
         """See `Selector.assignment`."""
@@ -93,7 +111,8 @@ class StickyRanges(Generic[W]):
     def copy(self) -> StickyRanges[W]:
         """See `Selector.copy`."""
         twin: StickyRanges[W] = StickyRanges()
-        twin._replace(self._pieces.copy())
+        twin._named = self._named.copy()
+        twin._write(self._pieces.copy())
         return twin
 
     def _conflict(self, wanted: HashRange) -> tuple[HashRange, W] | None:
@@ -104,9 +123,35 @@ class StickyRanges(Generic[W]):
         at = bisect_left(self._pieces, wanted.start, key=_end)
         return self._pieces[at] if at < len(self._pieces) and self._pieces[at][0].start <= wanted.end else None
 
-    def _replace(self, pieces: Assignment[W]) -> list[RangeMove[W]]:
-        """Make these the granted ranges and rebuild what `select` looks at."""
-        moves = diff(self._pieces, pieces)
+    def _put_in(self, piece: HashRange, worker: W) -> None:
+        """Grant one more range, which lies in a hole."""
+        self._pieces.insert(bisect_left(self._pieces, piece.start, key=_end), (piece, worker))
+        hole = bisect_left(self._upper_bounds, piece.start)
+        first, last = self._upper_bounds[hole - 1] + 1 if hole else 0, self._upper_bounds[hole]
+        upper_bounds: list[int] = [piece.end]
+        owners: list[W | None] = [worker]
+        if first < piece.start:
+            upper_bounds.insert(0, piece.start - 1)
+            owners.insert(0, None)
+        if piece.end < last:
+            upper_bounds.append(last)
+            owners.append(None)
+        self._upper_bounds[hole : hole + 1] = upper_bounds
+        self._owners[hole : hole + 1] = owners
+
+    def _take_out(self, piece: HashRange) -> None:
+        """Make a granted range a hole, one with the holes beside it."""
+        del self._pieces[bisect_left(self._pieces, piece.start, key=_end)]
+        first = last = bisect_left(self._upper_bounds, piece.start)
+        if first and self._owners[first - 1] is None:
+            first -= 1
+        if last + 1 < len(self._owners) and self._owners[last + 1] is None:
+            last += 1
+        self._upper_bounds[first : last + 1] = [self._upper_bounds[last]]
+        self._owners[first : last + 1] = [None]
+
+    def _write(self, pieces: Assignment[W]) -> None:
+        """Make these the granted ranges, and write anew what `select` looks at."""
         upper_bounds: list[int] = []
         owners: list[W | None] = []
         next_slot = 0
@@ -121,7 +166,6 @@ class StickyRanges(Generic[W]):
             upper_bounds.append(LAST_SLOT)
             owners.append(None)
         self._pieces, self._upper_bounds, self._owners = pieces, upper_bounds, owners
-        return moves
 
 
 def validated_ranges(ranges: Sequence[tuple[int, int]]) -> list[HashRange]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
+from itertools import pairwise
 
 import pytest
 
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.hash_ranges import HashRange, RangeMove
+from proxy.core.selectors import sticky_ranges
 from proxy.core.selectors.sticky_ranges import StickyRanges
+from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from tests.core.selectors.workers import FakeWorker
 
 
@@ -114,3 +118,80 @@ def test_slots_that_are_named_one_by_one_are_not_compared_with_each_other() -> N
     selector.add(even)
     assert time.thread_time() - began < 1.5
     assert (selector.select(0), selector.select(1)) == (even, odd)
+
+
+class CountedBound(int):
+    """A bound of a range that counts how often it is compared."""
+
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        """One comparison."""
+        CountedBound.compared += 1
+        return int.__lt__(self, other)
+
+    def __le__(self, other: int) -> bool:
+        """One comparison."""
+        CountedBound.compared += 1
+        return int.__le__(self, other)
+
+    def __gt__(self, other: int) -> bool:
+        """One comparison."""
+        CountedBound.compared += 1
+        return int.__gt__(self, other)
+
+
+def compared_beside(ranges: int) -> int:
+    """Comparisons for a worker of one range that comes and goes beside one of so many."""
+    many = FakeWorker("many", [(CountedBound(2 * slot), CountedBound(2 * slot)) for slot in range(ranges)])
+    one = FakeWorker("one", [(2 * ranges, 2 * ranges + 5)])
+    selector: StickyRanges[FakeWorker] = StickyRanges()
+    selector.add(many)
+    CountedBound.compared = 0
+    assert selector.add(one) == [RangeMove(2 * ranges, 2 * ranges + 5, None, one)]
+    assert selector.ranges(one) == [HashRange(2 * ranges, 2 * ranges + 5)]
+    assert selector.remove(one) == [RangeMove(2 * ranges, 2 * ranges + 5, one, None)]
+    return CountedBound.compared
+
+
+def test_one_that_comes_and_goes_costs_what_it_names() -> None:
+    """And not what others have named: a client may name half of all slots one by one, and another come and go."""
+    few = compared_beside(1_000)
+    assert compared_beside(2_000) <= few + 10
+
+
+@pytest.mark.parametrize("spliced_max", [0, 2, 1_000])
+def test_however_ranges_are_put_in_they_are_the_same(monkeypatch: pytest.MonkeyPatch, spliced_max: int) -> None:
+    """One by one, or all written anew: owners of all slots, moves, and what is shown."""
+    monkeypatch.setattr(sticky_ranges, "SPLICED_MAX", spliced_max)
+    dice = random.Random(7)  # noqa: S311 - a test's dice
+    selector: StickyRanges[FakeWorker] = StickyRanges()
+    owners: list[FakeWorker | None] = [None] * RANGE_SLOT_COUNT
+    here: list[FakeWorker] = []
+    for number in range(120):
+        if here and dice.random() < 0.45:
+            worker = here.pop(dice.randrange(len(here)))
+            moves = selector.remove(worker)
+            assert all((move.before, move.after) == (worker, None) for move in moves)
+        else:
+            starts = sorted(dice.sample(range(0, 64, 2), dice.randrange(1, 5)))
+            worker = FakeWorker(str(number), [(start, start + dice.randrange(2)) for start in starts])
+            free = all(owners[slot] is None for start, end in worker.sticky_ranges for slot in range(start, end + 1))
+            if not free:
+                with pytest.raises(ConsumerAssignError):
+                    selector.add(worker)
+                continue
+            here.append(worker)
+            moves = selector.add(worker)
+            assert all((move.before, move.after) == (None, worker) for move in moves)
+        for move in moves:
+            for slot in range(move.start, move.end + 1):
+                assert owners[slot] is move.before
+                owners[slot] = move.after
+        assert [selector.select(slot) for slot in range(70)] == owners[:70]
+        assert selector.select(RANGE_SLOT_COUNT - 1) is None
+        twin = selector.copy()
+        assert [twin.select(slot) for slot in range(70)] == owners[:70]
+        shown = [(piece, owner) for owner in here for piece in selector.ranges(owner)]
+        assert sorted(shown, key=lambda each: each[0]) == selector.assignment()
+        assert not any(left is None and right is None for left, right in pairwise(selector._owners))
