@@ -250,6 +250,22 @@ def test_refused_messages_of_several_partitions_are_asked_for_where_they_came_fr
     assert sorted(rig.take_redelivers()) == [(0, [1, 2]), (1, [3])]
 
 
+@pytest.mark.parametrize("held", [200, 400])
+def test_refusals_one_after_the_other_go_back_together_where_the_client_keeps_many(held: int) -> None:
+    """Each command to give some back names all that are kept: it is sent the seldomer, the more they are."""
+    rig = WebsocketRig(outstanding_max=held).join()
+    for entry in range(held):
+        rig.deliver(entry, single())
+    refused = list(range(0, 100, 2))
+    for entry in refused:
+        rig.nack(id_of(entry))
+        rig.clock.advance(0.0001)
+    rig.clock.advance(11)
+    given_back = rig.take_redelivers()
+    assert [entry for _, entries in given_back for entry in entries] == refused
+    assert len(given_back) <= 3
+
+
 def test_a_redelivered_message_is_a_new_one() -> None:
     """It can be refused and acknowledged as the first time."""
     rig = WebsocketRig(outstanding_max=1).join()

@@ -13,11 +13,23 @@ if TYPE_CHECKING:
 class Deadlines:
     """Messages in the order they are due; one timer for all of them."""
 
-    def __init__(self, clock: Clock, delay_s: float | None, due: Callable[[list[MessagePosition]], None]) -> None:
-        """`due` gets the items whose time is over; without a delay none are due."""
+    def __init__(
+        self,
+        clock: Clock,
+        delay_s: float | None,
+        due: Callable[[list[MessagePosition]], None],
+        pause_s: Callable[[], float] = float,
+    ) -> None:
+        """`due` gets the items whose time is over; without a delay none are due.
+
+        It is left alone for `pause_s()` after each time: what is due meanwhile is due together.
+        """
         self._clock = clock
         self._delay_s = delay_s
         self._due = due
+        self._pause_s = pause_s
+        self._rested_at = 0.0
+        """When `due` may be called again."""
         self._at: dict[MessagePosition, float] = {}
         self._timer: Timer | None = None
 
@@ -31,8 +43,7 @@ class Deadlines:
             return
         self._at.pop(position, None)
         self._at[position] = self._clock.now() + self._delay_s
-        if self._timer is None:
-            self._timer = self._clock.call_later(self._delay_s, self._look)
+        self._look_later()
 
     def discard(self, position: MessagePosition) -> bool:
         """Remove one; returns whether it was here."""
@@ -51,10 +62,16 @@ class Deadlines:
         over = []
         for position, at in self._at.items():
             if at > now:
-                self._timer = self._clock.call_later(at - now, self._look)
                 break
             over.append(position)
         for position in over:
             del self._at[position]
         if over:
             self._due(over)
+            self._rested_at = now + self._pause_s()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._timer is None and self._at:
+            at = max(next(iter(self._at.values())), self._rested_at)
+            self._timer = self._clock.call_later(at - self._clock.now(), self._look)

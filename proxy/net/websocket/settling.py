@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.net.websocket.dead_letter_publishing import DeadLetterPublishing
 from proxy.net.websocket.dead_letters import DeadLetters
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from proxy.wire import pulsar_pb2 as pb
 
 
+PAUSE_S: Final = 20e-6
+"""After messages were given back, for each message that the client keeps: ten times of what it costs to name it."""
+
+
 class Settling:
     """Settles every message at the client."""
 
@@ -53,8 +57,8 @@ class Settling:
         self._in_flight = InFlight()
         self._given_up: set[MessagePosition] = set()
         """Refused, with their delay over: their permits are free already."""
-        self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough)
-        self._forgotten = Deadlines(clock, request.ack_timeout_s or None, self._take_back)
+        self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough, self._pause_s)
+        self._forgotten = Deadlines(clock, request.ack_timeout_s or None, self._take_back, self._pause_s)
         letters = DeadLetters(request, dial, clock)
         self._dead_letters = DeadLetterPublishing(request.redeliveries_max, letters, self._taken_away, self._give_back)
         self._consumers: dict[int, int] = {}
@@ -137,6 +141,10 @@ class Settling:
         self._given_up.discard(position)
         self._forgotten.discard(position)
         self._dead_letters.settled(position)
+
+    def _pause_s(self) -> float:
+        """Until more is given back: to do so names all that the client keeps."""
+        return len(self._in_flight) * PAUSE_S
 
     def _refused_long_enough(self, positions: list[MessagePosition]) -> None:
         self._given_up.update(positions)
