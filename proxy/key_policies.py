@@ -56,7 +56,7 @@ PROPERTIES: Final[Mapping[str, str]] = {
 """The consumer property of each number; keys are parked where the operator says so."""
 
 _NUMBER: Final = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
-_TOPIC: Final = re.compile(r"persistent://[\w.=:-]+/[\w.=:-]+/[^/\s{}]+", re.ASCII)
+_TEMPLATE: Final = re.compile(r"(persistent://[\w.=:-]+/[\w.=:-]+/)?[^/\s]+", re.ASCII)
 _EXPECTED: Final = "topic, subscription and name=number, as in: orders* billing key_window=1"
 
 
@@ -79,14 +79,15 @@ def number(name: str, text: str) -> float:
 
 
 def topic_template(text: str) -> str:
-    """Check a topic's name in which ``{topic}`` and ``{subscription}`` are filled in. Raises `ValueError`."""
-    example = text.replace("{topic}", "orders").replace("{subscription}", "billing")
-    if "://" not in text:
-        example = f"persistent://public/default/{example}"
-    if not _TOPIC.fullmatch(example):
+    """Check a topic's name in which ``{topic}`` and ``{subscription}`` are filled in. Raises `ValueError`.
+
+    Tenant and namespace are the operator's to choose: clients choose the names, which must not be in them.
+    """
+    rest = text.replace("{topic}", "").replace("{subscription}", "")
+    if "{" in rest or "}" in rest or not _TEMPLATE.fullmatch(text):
         raise ValueError(
-            "must be a topic's name, whole or without tenant and namespace, with {topic} and {subscription} to be "
-            f"filled in, as in: {DEAD_LETTER_TOPIC}"
+            "must be a topic's name, alone or behind persistent://tenant/namespace/, with {topic} and {subscription} "
+            f"to be filled in in its last part, as in: {DEAD_LETTER_TOPIC}"
         )
     return text
 

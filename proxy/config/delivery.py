@@ -64,7 +64,8 @@ class Ordering(Group):
     dead_letter_topic: TopicTemplate = setting(
         DEAD_LETTER_TOPIC, "The dead letter topic of a subscription, beside its topic or by its whole name; the "
         "gateway publishes to it with its own credentials.",
-        takes="a topic's name, with `{topic}` and `{subscription}` to be filled in",
+        takes="a topic's name, alone or behind `persistent://tenant/namespace/`, with `{topic}` and `{subscription}` "
+        "to be filled in in its last part",
     )  # fmt: skip
     ack_lease_ms: int = _of_keys(
         "ack_lease_ms", 0, "How long a worker may hold a message without acknowledging it or asking for more time "
@@ -83,7 +84,8 @@ class Ordering(Group):
         "attempts",
     )  # fmt: skip
     parking_topic: OwnTopicTemplate = setting(
-        PARKING_TOPIC, "The parking topic of a subscription, like `dead_letter_topic`; the gateway also reads it.",
+        PARKING_TOPIC, "How the name of a subscription's parking topic begins; a digest of topic and subscription "
+        "follows, so that no two have the same. Like `dead_letter_topic`; the gateway also reads it.",
         takes="a topic's name with `{topic}` and `{subscription}`",
     )  # fmt: skip
     key_share_percent: float = _of_keys(

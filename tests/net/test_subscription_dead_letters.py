@@ -7,7 +7,7 @@ import pytest
 from proxy.core import reposition
 from proxy.core.explain import SlotState, explain_slot
 from proxy.errors import UpstreamError, UpstreamUnavailable
-from proxy.net.subscription.dead_letters import RECEIPT_S_MAX, topic_by_template
+from proxy.net.subscription.dead_letters import RECEIPT_S_MAX
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress, opened_payload
 from proxy.wire.metadata import build_tail, peek, verify_checksum
@@ -197,13 +197,6 @@ def test_without_order_no_number_of_attempts_can_be_asked_for() -> None:
     rig = SubscriptionRig(dead_letter_after=5)
     worker = rig.subscribe("a", keySharedMeta=out_of_order(), metadata=asking(dead_letter_after=1))
     assert worker.error()[0] == pb.NotAllowedError
-
-
-def test_a_subscription_is_not_led_to_another_namespace_by_its_name() -> None:
-    """Its name is any text; the topic's is not."""
-    made = topic_by_template("{topic}-{subscription}-DLQ", TOPIC, "../x/y {topic}")
-    assert made == TOPIC + "-..%2Fx%2Fy%20%7Btopic%7D-DLQ"
-    assert topic_by_template("persistent://ops/dead/all", TOPIC, "s") == "persistent://ops/dead/all"
 
 
 def test_a_broker_that_went_away_is_no_receipt() -> None:

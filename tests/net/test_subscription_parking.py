@@ -8,15 +8,17 @@ import pytest
 
 from proxy.core import spilling
 from proxy.errors import UpstreamError
+from proxy.key_policies import PARKING_TOPIC
 from proxy.net.subscription import parking
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
+from proxy.net.subscription.own_topics import parking_topic
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.metadata import build_tail, peek
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, TOPIC, T, batch, single
 from tests.net.test_subscription_keys import asking
 
-PARKING = TOPIC + "-s-PARKED"
+PARKING = parking_topic(PARKING_TOPIC, TOPIC, "s")
 LOT = 50
 """Its ledger."""
 

@@ -6,7 +6,7 @@ producer that is lost, refused or unanswered is made anew after a pause, and pub
 message may be in the topic twice, and never in none. How often is bounded: after a loss one message goes alone, and
 twice as many with each receipt; what is refused, or lost alone, waits apart (`refused`).
 
-The producer is the gateway's own, with its authority: the operator's configuration names the topic, and no client does.
+The producer is the gateway's own, with its authority: the operator's configuration names the topic (`own_topics`).
 
 Source: design section 9.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar, Final
-from urllib.parse import quote
 
 import structlog
 
@@ -24,6 +23,7 @@ from proxy.core.diversion import arrived
 from proxy.core.positions import unpack
 from proxy.net.broker.producer import GatewayProducer, State
 from proxy.net.events import LISTED_MAX
+from proxy.net.subscription.own_topics import dead_letter_topic
 from proxy.net.subscription.refused import Refused
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.dead_letters import PLACE_BYTES, Published, origin_properties, published_again, with_properties
@@ -46,27 +46,17 @@ _PARTITION: Final = re.compile(r"-partition-(\d+)\Z", re.ASCII)
 log = structlog.get_logger("keyline.subscription")
 
 
-def topic_by_template(template: str, topic: str, subscription: str) -> str:
-    """The topic that a configured name means for a subscription: beside its topic, unless the name is a whole one.
-
-    A subscription's name may have characters that a topic's may not, and must not lead to another namespace.
-    """
-    namespace, _, local = topic.rpartition("/")
-    made = template.replace("{topic}", local).replace("{subscription}", quote(subscription, safe=""))
-    return made if "://" in made else f"{namespace}/{made}"
-
-
 class DeadLetters:
     """Of one subscription; implements `broker.producer.ProducerOwner`."""
 
     went: ClassVar[str] = "dead_letters"
     """The event that tells which messages did."""
 
-    def __init__(self, state: SubscriptionState, services: Services, template: str = "") -> None:
+    def __init__(self, state: SubscriptionState, services: Services, topic: str = "") -> None:
         """Nothing is published, and no producer made, before the first dead letter."""
         self._state = state
         self._services = services
-        self.topic = topic_by_template(template or state.settings.dead_letter_topic, state.topic, state.name)
+        self.topic = topic or dead_letter_topic(state.settings.dead_letter_topic, *state.key)
         self._queue: deque[Part] = deque()
         """What is to be published, in order."""
         self._unconfirmed: dict[int, Part] = {}

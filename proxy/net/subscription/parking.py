@@ -26,6 +26,7 @@ from proxy.core.sticky_key import murmur31
 from proxy.errors import Conflict
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription.dead_letters import DeadLetters
+from proxy.net.subscription.own_topics import parking_topic
 from proxy.net.subscription.parked_log import RETRY_S, ParkedLog
 from proxy.net.subscription.redrive import Redrive, part_of
 from proxy.net.subscription.redrive_checks import in_topic_order, why_not
@@ -58,7 +59,7 @@ class ParkingLot(DeadLetters):
 
     def __init__(self, state: SubscriptionState, services: Services, failed: Callable[[str], None]) -> None:
         """`open` begins; `failed` hears why it does not, until it is open."""
-        super().__init__(state, services, state.settings.parking_topic)
+        super().__init__(state, services, parking_topic(state.settings.parking_topic, *state.key))
         self._on_failure = failed
         self._opened: Callable[[], None] | None = None
         self.is_open = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.net.subscription.dead_letters import topic_by_template
+from proxy.net.subscription import own_topics
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.checkers import Violation
 from tests.sim.cluster import GOOD_MANNERS, Cluster, Manners
@@ -150,7 +150,7 @@ class Topic:
 
 def parking_topic(swarm: DeploymentSwarm, topic: str) -> str:
     """Where what is parked of a topic's subscription goes."""
-    return topic_by_template(swarm.settings.parking_topic, topic, SUBSCRIPTION)
+    return own_topics.parking_topic(swarm.settings.parking_topic, topic, SUBSCRIPTION)
 
 
 class Deployment:
