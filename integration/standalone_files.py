@@ -29,6 +29,8 @@ _SETTINGS = {
     # A test's topic must survive a minute without clients.
     "brokerDeleteInactiveTopicsEnabled": "false",
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    # After five errors of a bookie in a minute a broker leaves it alone for half an hour; here there is no other.
+    "bookkeeperClientHealthCheckEnabled": "false",
     # The bookie: on loopback, on the port it is told, and without waiting for the disk. The page cache outlives a
     # SIGKILL of the process, so nothing that a test can do loses data.
     "allowLoopback": "true",
