@@ -153,10 +153,9 @@ def explain(
     """Explain why a key's messages wait, who causes it, and what helps."""
     with refusals_told():
         query = key_or_slot(key, slot, required=True)
-        path = subscription_path(topic, subscription) + "/explain"
     show(
         url,
-        lambda client: client.ask("GET", path, query=query),
+        _part_of_one(topic, subscription, "/explain", **query),
         subscription_tables.verdict_on_key(key),
         subscription_tables.explanation,
         as_json=as_json,
@@ -173,15 +172,8 @@ def stuck(
     url: Url = LOCAL,
 ) -> None:
     """List the keys that wait, oldest first: why, and for which worker."""
-    with refusals_told():
-        path = subscription_path(topic, subscription) + "/stuck"
-    show(
-        url,
-        lambda client: client.ask("GET", path, query={"limit": limit}),
-        subscription_tables.stuck,
-        as_json=as_json,
-        watch_s=watch,
-    )
+    asked = _part_of_one(topic, subscription, "/stuck", limit=limit)
+    show(url, asked, subscription_tables.stuck, as_json=as_json, watch_s=watch)
 
 
 def hot(
@@ -193,15 +185,8 @@ def hot(
     url: Url = LOCAL,
 ) -> None:
     """List the keys with the most recent messages: how many, what is not acknowledged, and since when."""
-    with refusals_told():
-        path = subscription_path(topic, subscription) + "/hot-keys"
-    show(
-        url,
-        lambda client: client.ask("GET", path, query={"limit": limit}),
-        subscription_tables.hot,
-        as_json=as_json,
-        watch_s=watch,
-    )
+    asked = _part_of_one(topic, subscription, "/hot-keys", limit=limit)
+    show(url, asked, subscription_tables.hot, as_json=as_json, watch_s=watch)
 
 
 def parked(
@@ -217,15 +202,10 @@ def parked(
     """List the keys that are parked, or the parked messages of one."""
     with refusals_told():
         query = key_or_slot(key, slot, required=False)
-        one = key is not None or slot is not None
-        path = subscription_path(topic, subscription) + ("/parked/messages" if one else "/parked")
-    show(
-        url,
-        lambda client: client.ask("GET", path, query=query | {"limit": limit}),
-        subscription_tables.parked_messages if one else subscription_tables.parked,
-        as_json=as_json,
-        watch_s=watch,
-    )
+    one = key is not None or slot is not None
+    asked = _part_of_one(topic, subscription, "/parked/messages" if one else "/parked", **query, limit=limit)
+    drawn = subscription_tables.parked_messages if one else subscription_tables.parked
+    show(url, asked, drawn, as_json=as_json, watch_s=watch)
 
 
 def pending(
@@ -310,3 +290,8 @@ def _of_one(topic: str, subscription: str, path_of: Callable[[str, str], str]) -
         return client.ask("GET", path_of(topic, subscription))
 
     return ask
+
+
+def _part_of_one(topic: str, subscription: str, part: str, **query: Any) -> Callable[[AdminClient], Any]:
+    """Ask for a part of what is known of one subscription. Raises `WrongUsage` when it is asked, for a wrong name."""
+    return lambda client: client.ask("GET", subscription_path(topic, subscription) + part, query=query)
