@@ -252,14 +252,20 @@ def test_leases_outlast_the_interval(*, lasts: bool) -> None:
     assert leases.covers(A)
 
 
-def test_a_renewed_lease_does_not_end_the_interval() -> None:
-    """Nor does a stream that is opened again."""
+def held_in_the_interval() -> Rig:
+    """As `drained`, of a group's only stream, which another replica gets when A's first message is acknowledged."""
     rig = drained()
     rig.dispatcher.leases = StreamLeases(1)
     rig.dispatcher.leases.open(0)
     rig.dispatcher.leases.until = 100.0
     rig.ack("c1", 1)
     streams_here.hold_stream(rig.dispatcher, 0, rig.now)
+    return rig
+
+
+def test_a_renewed_lease_does_not_end_the_interval() -> None:
+    """Nor does a stream that is opened again."""
+    rig = held_in_the_interval()
     streams_here.open_stream(rig.dispatcher, 0, rig.now)
     streams_here.renew(rig.dispatcher, 8.0, rig.now)
     streams_here.renew(rig.dispatcher, 100.0, rig.now)
@@ -270,12 +276,7 @@ def test_a_renewed_lease_does_not_end_the_interval() -> None:
 
 def test_a_stream_that_is_forgotten_is_held_no_more() -> None:
     """Its messages come from the broker again, and are as free as any."""
-    rig = drained()
-    rig.dispatcher.leases = StreamLeases(1)
-    rig.dispatcher.leases.open(0)
-    rig.dispatcher.leases.until = 100.0
-    rig.ack("c1", 1)
-    streams_here.hold_stream(rig.dispatcher, 0, rig.now)
+    rig = held_in_the_interval()
     streams_here.forget_stream(rig.dispatcher, 0, rig.now)
     assert due_at(rig) is None
     streams_here.open_stream(rig.dispatcher, 0, rig.now)
