@@ -19,11 +19,13 @@ def arrived(dispatcher: Dispatcher, part: Part, now: float) -> None:
     diversions.remove(part)
     diversions.messages_total += part.count
     slot = part.slot
-    dispatcher.blocked[slot].parts.remove(part)
+    parts = dispatcher.blocked[slot].parts
+    parts.remove(part)
     dispatcher.waiting_messages -= part.count
+    if not parts:
+        # Before a join gate opens and a worker is served: a slot is blocked only while something of it waits.
+        dispatcher.forget_blocked(slot)
     complete(dispatcher, part, now)
     dispatcher.chunked.give_up(part)
-    if not dispatcher.blocked[slot].parts:
-        dispatcher.forget_blocked(slot)
-    elif slot not in diversions.held:
+    if slot not in diversions.held:
         dispatcher.settle((slot,), now)

@@ -11,7 +11,7 @@ from proxy.core.key_policy import KeyPolicy
 from proxy.core.positions import pack
 from proxy.core.steps import finished
 from proxy.core.stuck import stuck_steps
-from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
+from tests.core.test_dispatcher_rig import LEDGER, A, B, C, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ class CountedSlot(int):
 
 def looks(story: Callable[[Rig, int], None], count: int) -> int:
     """How often a slot is looked at while a story with a batch of so many messages is told."""
-    rig = Rig(c1=[A, B], c2=[B, A])
+    rig = Rig(c1=[A, B], c2=[B, A], c3=[C])
     rig.join("c1")
     CountedSlot.looks = 0
     story(rig, count)
@@ -88,6 +88,19 @@ def test_what_comes_while_a_slot_drains_is_not_looked_at_by_message() -> None:
         assert rig.got("c2") == [1]
 
     same_for_all_counts(drains)
+
+
+def test_what_lies_at_a_worker_that_does_not_read_is_not_looked_at_by_message() -> None:
+    """At each join and leave it is asked whose it is now."""
+
+    def unread(rig: Rig, count: int) -> None:
+        rig.flow("c1", 2 * count)
+        rig.opaque(1, CountedSlot(A), count)
+        rig.dispatcher.set_writable(rig.workers["c1"], False, rig.now)
+        rig.join("c3")
+        rig.leave("c3")
+
+    same_for_all_counts(unread)
 
 
 def test_what_is_held_in_a_transaction_is_not_looked_at_by_message() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core import policy_change, reposition
+from proxy.core.dispatcher_tables import OrderingMode
 from proxy.core.diversion import arrived
 from proxy.core.entry import Part
 from proxy.core.key_policy import NO_POLICY, KeyPolicy
@@ -179,3 +180,25 @@ def test_chunks_go_one_behind_another() -> None:
     assert rig.acked_upstream() == [1, 2]
     rig.entries(A, 3)
     assert rig.got("c1") == [3]
+
+
+def test_a_dead_letter_that_was_the_last_before_a_join_gate_lets_its_key_go_on() -> None:
+    """The next message of the key stands behind the gate, and the slot is blocked by the dead letter alone."""
+    rig = Rig(OrderingMode.LAST_SENT_POSITION, c1=[B], c2=[A], c3=[A])
+    rig.dispatcher.set_policy(TWICE)
+    rig.join("c1", 9)
+    rig.entries(A, 1)  # which no worker has yet
+    rig.entries(B, 2)
+    assert rig.got("c1") == [2]
+    rig.ack("c1", 2)
+    rig.join("c2", 9)
+    assert rig.got("c2") == [1]
+    rig.leave("c2")
+    rig.join("c3", 9)
+    assert rig.got("c3") == [1]
+    rig.entries(A, 3)
+    assert reason(rig, A) is WaitReason.JOIN_POSITION
+    rig.nack("c3", 1)
+    assert publish(rig) == [1]
+    assert rig.got("c3") == [3]
+    assert not rig.dispatcher.blocked

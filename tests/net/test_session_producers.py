@@ -298,7 +298,7 @@ def test_one_that_was_asked_for_closes_at_the_broker() -> None:
     assert asked(b) == [("PRODUCER", 20)]
 
 
-@pytest.mark.parametrize("answer", [ready(10), not_ready(10), error(10)], ids=["ready", "queued", "refused"])
+@pytest.mark.parametrize("answer", [ready(10), not_ready(10)], ids=["ready", "queued"])
 def test_a_close_waits_for_the_answer_to_the_creation(answer: bytes) -> None:
     """A broker that is creating a producer may confirm a close, and create it all the same (seen with 4.2.4)."""
     a, b = (rig := ProducerRig(2)).clients
@@ -312,6 +312,35 @@ def test_a_close_waits_for_the_answer_to_the_creation(answer: bytes) -> None:
     assert answers(a)[-1] == (11, "success")
     assert asked(b) == [("PRODUCER", 20)]
     assert rig.page().waiting[0].stage == "asked"
+
+
+def test_a_close_that_waited_for_a_refusal_is_answered_here() -> None:
+    """The broker has nothing to close."""
+    a, b = ProducerRig(2).clients
+    a.client.deliver(want(10))
+    b.client.deliver(want(20))
+    a.client.deliver(close(11))
+    a.broker.deliver(error(10))
+    assert asked(a) == [("PRODUCER", 10)]
+    assert sorted(answers(a)) == [(10, "ProducerBusy"), (11, "success")]
+    assert asked(b) == [("PRODUCER", 20)]
+
+
+@pytest.mark.parametrize("mode", [WAIT, EXCLUSIVE, FENCE])
+def test_the_answer_to_an_earlier_close_ends_no_later_producer_of_its_id(mode: int) -> None:
+    """A client may close an id that the broker does not know, and use it at once."""
+    a, b = ProducerRig(2).clients
+    a.client.deliver(close(9) + want(10, mode=mode) + close(11))
+    b.client.deliver(want(20))
+    assert asked(a) == [("CLOSE_PRODUCER", 9), ("PRODUCER", 10)]
+    a.broker.deliver(success(9))
+    assert asked(a) == []
+    assert asked(b) == []
+    a.broker.deliver(ready(10))
+    assert asked(a) == [("CLOSE_PRODUCER", 11)]
+    a.broker.deliver(success(11))
+    assert answers(a) == [(9, "success"), (10, "ready"), (11, "success")]
+    assert asked(b) == [("PRODUCER", 20)]
 
 
 def test_a_close_of_one_that_waits_for_a_fencer_is_answered_at_once() -> None:

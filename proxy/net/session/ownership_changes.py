@@ -95,6 +95,10 @@ class OwnershipChanges:
         closing = self._closing[body.request_id] = _Closing(election, body)
         election.begin(closing, lambda: self._pass_close(body, frame), alone=False)
 
+    def closes(self, request_id: int) -> bool:
+        """Whether this is a close that came here, and is not over."""
+        return request_id in self._closing
+
     @property
     def closed_ids(self) -> frozenset[int]:
         """Producers with a close that the broker has not answered."""

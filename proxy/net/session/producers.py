@@ -97,6 +97,8 @@ class SessionProducers:
         if producer is not None and producer.candidacy.stage is Stage.ASKED:
             self._hold_close(producer, body.request_id)
             return
+        if producer is not None:
+            producer.closing_id = body.request_id
         election = self._ownership_changes.election(body.producer_id) if producer is None else producer.election
         if election is None:
             self._relay.request(_T.CLOSE_PRODUCER, body, frame)
@@ -129,6 +131,7 @@ class SessionProducers:
     def withdraw(self, producer: WaitingProducer) -> None:
         """Close a producer at the broker."""
         body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=self._relay.own_id())
+        producer.closing_id = body.request_id
         frame = frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body))
         self._ownership_changes.close(producer.election, body, frame)
 
@@ -258,13 +261,19 @@ class SessionProducers:
         return told
 
     def _closed(self, body: pb.CommandCloseProducer, producer: WaitingProducer | None) -> bool:
-        """After any answer to a close: the broker does not know the producer now."""
+        """After any answer to a close: the broker does not know the producer now.
+
+        Another one may have its id meanwhile, of a client that did not wait for this answer.
+        """
+        if producer is not None and producer.closing_id != body.request_id:
+            producer = None
         if body.request_id > OWN_REQUESTS:
             if producer is not None:
                 producer.sent = False
                 producer.election.withdrawn(producer.candidacy)
             return False
-        self._ownership_changes.give_up(body.producer_id)
+        if self._ownership_changes.closes(body.request_id):
+            self._ownership_changes.give_up(body.producer_id)
         if producer is not None:
             self._forget(producer)
             producer.election.left(producer.candidacy, "closed by its client")
@@ -305,7 +314,9 @@ class SessionProducers:
         if self._waiting.get(producer.producer_id) is producer:
             del self._waiting[producer.producer_id]
             self._elections.give_room(producer.let_go())
-            self._pass_held_close(producer)
+            held, producer.held_close = producer.held_close, None
+            if held is not None:  # and the broker has nothing of it
+                self.transport.write(commands.success(held))
 
 
 def full_name(topic: str) -> str:

@@ -43,6 +43,7 @@ class WaitingProducer:
         "_session",
         "arrived_at",
         "candidacy",
+        "closing_id",
         "election",
         "held_close",
         "name",
@@ -72,6 +73,8 @@ class WaitingProducer:
         self.room = 0
         self.sent = False
         """Its request is at the broker, and not taken back."""
+        self.closing_id: int | None = None
+        """The request of its close that was passed on last."""
         self.held_close: int | None = None
         """The request of its client's CLOSE_PRODUCER that waits for the broker's answer to the creation."""
 
