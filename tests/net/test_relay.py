@@ -330,6 +330,27 @@ def test_a_producer_whose_turn_came_is_closed() -> None:
     assert kinds(rig.to_client()) == [T.CLOSE_PRODUCER]
 
 
+@pytest.mark.parametrize("request_id", [50, 52])
+def test_a_producer_that_was_asked_for_behind_a_close_is_not_what_was_closed(request_id: int) -> None:
+    """The close answers for the request before it alone, whatever the id of the one behind it."""
+    rig = with_worker()
+    rig.client.deliver(producer(5, 50) + CLOSE_PRODUCER + producer(5, request_id))
+    rig.broker.deliver(success(8))
+    rig.take_all()
+    rig.broker.lose()
+    assert [command.error.request_id for command in rig.to_client()] == [request_id]
+
+
+def test_a_refused_close_leaves_the_request_of_its_producer() -> None:
+    """The broker may not know the producer yet, and answer for it later."""
+    rig = with_worker()
+    rig.client.deliver(producer(5, 50) + CLOSE_PRODUCER)
+    rig.broker.deliver(encode(T.ERROR, pb.CommandError(request_id=8, error=pb.UnknownError, message="not registered")))
+    rig.take_all()
+    rig.broker.lose()
+    assert [command.error.request_id for command in rig.to_client()] == [50]
+
+
 # ---- a new leg
 
 
@@ -476,6 +497,18 @@ def test_the_bytes_of_unanswered_requests_are_bounded(monkeypatch: pytest.Monkey
     monkeypatch.setattr(requests, "BYTES_MAX", 1)
     rig.client.deliver(producer(4, 6))
     assert kinds(rig.to_client()) == [T.PRODUCER_SUCCESS, T.PRODUCER_SUCCESS]
+
+
+def test_producers_that_are_closed_while_they_wait_leave_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker never answers for them again: neither their number nor their bytes may count for ever."""
+    monkeypatch.setattr(requests, "BYTES_MAX", 2 * len(producer(5, 1)))
+    rig = SessionRig(Limits(relayed_requests_max=2)).connect()
+    for request_id in range(10, 30):
+        rig.client.deliver(producer(5, request_id))
+        rig.broker.deliver(producer_success(request_id, ready=False))
+        rig.client.deliver(CLOSE_PRODUCER)
+        rig.broker.deliver(success(8))
+    assert kinds(rig.to_client()) == [T.PRODUCER_SUCCESS, T.SUCCESS] * 20
 
 
 def test_a_client_that_leaves_while_a_new_leg_is_made_leaves_nothing() -> None:

@@ -280,6 +280,8 @@ class Relay:
                 self._leg.expect_ack_receipts(False)
             if command.type == _T.END_TXN_RESPONSE and pending is not None and _has_ended(pending, body_of(command)):
                 self._client.relay_transaction_ended(pending.body)
+            if pending is None and command.type == _T.PRODUCER_SUCCESS:
+                return  # of one that was closed: its client knows, or waits on if the gateway has closed it
             if pending is None or self._is_for_client(pending, command):
                 self._deliver(frame)
 

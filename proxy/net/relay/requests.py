@@ -7,6 +7,9 @@ its answer. `lose` turns the rest into the frames that a client needs to start a
 A producer that was just closed may still have messages in flight to the gateway. A new upstream connection does not
 know it, and a broker closes a connection that sends for an unknown producer: such producers are kept as stale until the
 client opens them again.
+
+A broker does not answer the PRODUCER of a waiting producer any more once it has confirmed its close: the answer to the
+close removes both. Else each such wait would leave a request here for as long as the connection stands.
 """
 
 from __future__ import annotations
@@ -50,6 +53,10 @@ class Pending(NamedTuple):
     body: Any
     size_bytes: int = 0
     """On the wire, of a client's own."""
+    number: int = 0
+    """The higher, the later it was asked."""
+    creation: int | None = None
+    """Of a CLOSE_PRODUCER, the request id of its producer's PRODUCER if that had no answer yet."""
 
 
 class RelayedRequests:
@@ -61,7 +68,10 @@ class RelayedRequests:
         self._pending: dict[tuple[bool, int], Pending] = {}
         """By whether it is a lookup, and its request id."""
         self._bytes_held = 0
+        self._asked = 0
         self._acks_pending = 0
+        self._creations: dict[int, int] = {}
+        """By producer id, the request id of its latest PRODUCER, while that has no answer."""
         self._producers: dict[int, bool] = {}
         self._consumers: dict[int, bool] = {}
         self._stale_producers: set[int] = set()
@@ -133,11 +143,14 @@ class RelayedRequests:
             message = f"another request of this connection with the id {body.request_id} waits for its answer"
             raise LimitExceeded(message)
         self._strike(key)
-        self._pending[key] = Pending(kind, body, size_bytes)
+        self._asked += 1
+        creation = self._creations.get(body.producer_id) if kind == _T.CLOSE_PRODUCER else None
+        self._pending[key] = Pending(kind, body, size_bytes, self._asked, creation)
         self._bytes_held += size_bytes
         if kind == _T.ACK:
             self._acks_pending += 1
         elif kind == _T.PRODUCER:
+            self._creations[body.producer_id] = body.request_id
             self._producers.setdefault(body.producer_id, False)
             self._stale_producers.discard(body.producer_id)
         elif kind == _T.CLOSE_PRODUCER:
@@ -184,27 +197,32 @@ class RelayedRequests:
 
         Of what the gateway asked by itself it hears nothing: not of a producer that was being taken back either.
         """
+        self._stale_producers.update(self._producers)
+        self._forget_own()
         pending, self._pending, self._acks_pending, self._bytes_held = self._pending, {}, 0, 0
         producers, self._producers = self._producers, {}
         consumers, self._consumers = self._consumers, {}
-        self._stale_producers.update(producers)
-        ours = [(kind, body) for kind, body, _ in pending.values() if body.request_id > OWN_REQUESTS]
-        for kind, body in ours:
-            if kind in (_T.PRODUCER, _T.CLOSE_PRODUCER):
-                producers.pop(body.producer_id, None)
-        for kind, body, _ in pending.values():
-            if body.request_id > OWN_REQUESTS:
-                continue
-            if kind in CLOSURES:
-                yield commands.success(body.request_id)
+        self._creations.clear()
+        for each in pending.values():
+            if each.kind in CLOSURES:
+                yield commands.success(each.body.request_id)
             else:
-                yield refusal_frame(kind, body, reason)
+                yield refusal_frame(each.kind, each.body, reason)
         for producer_id, ready in producers.items():
             if ready:
                 yield close_frame(_T.CLOSE_PRODUCER, producer_id)
         for consumer_id, ready in consumers.items():
             if ready:
                 yield close_frame(_T.CLOSE_CONSUMER, consumer_id)
+
+    def _forget_own(self) -> None:
+        """Remove what the gateway asked by itself, and the producers that it was asking for or taking back."""
+        for key, each in list(self._pending.items()):
+            if each.body.request_id > OWN_REQUESTS:
+                self._strike(key)
+                self._strike_creation(each)
+                if each.kind in (_T.PRODUCER, _T.CLOSE_PRODUCER):
+                    self._producers.pop(each.body.producer_id, None)
 
     def _check_room(self, size_bytes: int) -> None:
         """Raise `LimitExceeded` if no more may wait for an answer."""
@@ -222,15 +240,27 @@ class RelayedRequests:
         self._bytes_held -= pending.size_bytes
         if pending.kind == _T.ACK:
             self._acks_pending -= 1
+        elif pending.kind == _T.PRODUCER and self._creations.get(pending.body.producer_id) == pending.body.request_id:
+            del self._creations[pending.body.producer_id]
         return pending
 
+    def _strike_creation(self, close: Pending) -> None:
+        """Remove the request that this close has ended, unless it was asked for anew behind the close."""
+        if close.creation is None:
+            return
+        key = False, close.creation
+        creation = self._pending.get(key)
+        if creation is not None and creation.number < close.number:
+            self._strike(key)
+
     def _settle(self, pending: Pending, *, succeeded: bool) -> None:
-        kind, body, _ = pending
+        kind, body = pending.kind, pending.body
         if kind == _T.PRODUCER:
             _opened(self._producers, body.producer_id, succeeded=succeeded)
         elif kind == _T.SUBSCRIBE:
             _opened(self._consumers, body.consumer_id, succeeded=succeeded)
         elif succeeded and kind == _T.CLOSE_PRODUCER:
+            self._strike_creation(pending)
             self._producers.pop(body.producer_id, None)
         elif succeeded and kind in (_T.CLOSE_CONSUMER, _T.UNSUBSCRIBE):
             self._consumers.pop(body.consumer_id, None)
