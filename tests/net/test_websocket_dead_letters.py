@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.net.websocket import settling
 from proxy.net.websocket.dead_letters import ANSWER_S_MAX
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.metadata import peek
@@ -148,11 +149,15 @@ def test_of_a_batch_one_is_taken_away_and_the_rest_waits_for_that() -> None:
     assert len(rig.take_acks()) == 1
 
 
+def send_error(sequence: int) -> bytes:
+    """The broker does not take it."""
+    body = pb.CommandSendError(producer_id=0, sequence_id=sequence, error=pb.PersistenceError, message="full")
+    return encode(T.SEND_ERROR, body)
+
+
 def refused(rig: WebsocketRig, session: FakeSession) -> None:
     """The broker does not take it."""
-    sequence = take(session).send.sequence_id
-    body = pb.CommandSendError(producer_id=0, sequence_id=sequence, error=pb.PersistenceError, message="full")
-    answer(rig, session, encode(T.SEND_ERROR, body))
+    answer(rig, session, send_error(take(session).send.sequence_id))
 
 
 def cut(rig: WebsocketRig, session: FakeSession) -> None:
@@ -174,6 +179,7 @@ def test_what_cannot_be_taken_away_is_given_back(failure: Any) -> None:
     rig = WebsocketRig(**WISHES, outstanding_max=1).join()
     last_try(rig, 4, single(), id_of(4))
     failure(rig, produce(rig))
+    rig.clock.advance(0)
     assert rig.take_redelivers() == [(0, [4])]
     last_try(rig, 4, single(), id_of(4))
     if failure is not refused:
@@ -182,6 +188,93 @@ def test_what_cannot_be_taken_away_is_given_back(failure: Any) -> None:
     answer(rig, rig.more[-1], receipt(sent.send.sequence_id))
     assert len(rig.take_acks()) == 1
     assert rig.session.granted[0] == 3, "one for each time it came, one for the next: no room was made twice"
+
+
+def many_last_tries(count: int) -> tuple[WebsocketRig, FakeSession]:
+    """So many messages are on their way to be dead letters, and none of them is there."""
+    rig = WebsocketRig(**WISHES).join()
+    for entry in range(count):
+        rig.deliver(entry, single(), tries=2)
+    for entry in range(0, count, 50):
+        rig.say(type="nack", messageIds=[id_of(each) for each in range(entry, min(entry + 50, count))])
+    rig.clock.advance(1)
+    session = produce(rig)
+    assert not rig.take()
+    return rig, session
+
+
+def test_all_that_fail_together_are_given_back_together() -> None:
+    """Each command to give some back names all that are kept: one for each message would name the square of them."""
+    rig, session = many_last_tries(200)
+    closed = pb.CommandCloseProducer(producer_id=0, request_id=0)
+    answer(rig, session, encode(T.CLOSE_PRODUCER, closed))
+    rig.clock.advance(1)
+    (command,) = rig.take()
+    assert len(command.redeliverUnacknowledgedMessages.message_ids) == 200
+
+
+def test_those_that_fail_one_after_the_other_are_given_back_together_where_the_client_keeps_many() -> None:
+    """As refusals are."""
+    rig, session = many_last_tries(200)
+    for sequence in range(50):
+        answer(rig, session, send_error(sequence))
+        rig.clock.advance(0.0001)
+    rig.clock.advance(1)
+    given_back = rig.take_redelivers()
+    assert sorted(entry for _, entries in given_back for entry in entries) == list(range(50))
+    assert len(given_back) <= 4
+
+
+def test_what_failed_may_be_settled_until_it_is_given_back() -> None:
+    """By an acknowledgement, also before it failed, or because the broker has sent it again."""
+    rig, session = many_last_tries(200)
+    session.commands.clear()
+    answer(rig, session, send_error(0))
+    rig.clock.advance(0)
+    assert rig.take_redelivers() == [(0, [0])]
+    rig.ack(id_of(4))
+    answer(rig, session, *(send_error(sequence) for sequence in range(1, 5)))
+    rig.ack(id_of(2))
+    rig.deliver(3, single(), tries=2)
+    assert len(rig.take_acks()) == 2
+    rig.clock.advance(1)
+    assert rig.take_redelivers() == [(0, [1])]
+    assert session.commands == [], "what was sent again is another delivery, which nobody has refused"
+
+
+def test_what_failed_waits_for_another_of_its_batch_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if that began while it waited to be given back; the pause is as many seconds as there are messages."""
+    monkeypatch.setattr(settling, "PAUSE_S", 1.0)
+    rig = WebsocketRig(**WISHES).join()
+    rig.deliver(4, batch(member(b"0"), member(b"1")), tries=2)
+    last_try(rig, 1, single(), id_of(1))
+    session = produce(rig)
+    rig.nack(id_of(4, 0, 2))
+    rig.clock.advance(3)
+    rig.nack(id_of(4, 1, 2))
+    rig.clock.advance(2)
+    answer(rig, session, send_error(0))
+    rig.clock.advance(0)
+    assert rig.take_redelivers() == [(0, [1])]
+    answer(rig, session, send_error(1))
+    rig.clock.advance(3)
+    assert [command.send.sequence_id for command in session.commands] == [0, 1, 2]
+    assert rig.take() == []
+    answer(rig, session, receipt(2))
+    assert len(rig.take_acks()) == 1
+    rig.clock.advance(3)
+    assert rig.take_redelivers() == [(0, [4])]
+
+
+def test_what_failed_cannot_be_refused_again_before_it_is_given_back() -> None:
+    """It goes back as it is, once, and makes no second room."""
+    rig = WebsocketRig(**WISHES, outstanding_max=1).join()
+    last_try(rig, 4, single(), id_of(4))
+    refused(rig, produce(rig))
+    rig.nack(id_of(4))
+    rig.clock.advance(10)
+    assert rig.take_redelivers() == [(0, [4])]
+    assert rig.session.granted[0] == 2, "one for it, one for the next"
 
 
 def test_an_acknowledgement_meanwhile_counts() -> None:
@@ -201,6 +294,7 @@ def test_a_worker_that_goes_takes_its_producer_with_it() -> None:
     rig = WebsocketRig(**WISHES).join()
     last_try(rig, 4, single(), id_of(4))
     session = produce(rig)
+    refused(rig, session)
     rig.worker.closed("gone")
     rig.clock.settle()
     assert session.ends

@@ -249,6 +249,26 @@ def test_forgotten_ones_are_never_due() -> None:
     assert (len(due), clock.waiting) == (2, 0)
 
 
+def test_what_is_added_while_others_are_due_waits_out_the_pause() -> None:
+    """What is due meanwhile is due together, also if it comes of what was due."""
+    clock = FakeClock()
+    due: list[list[MessagePosition]] = []
+
+    def over(positions: list[MessagePosition]) -> None:
+        due.append(positions)
+        if positions == [A]:
+            deadlines.add(B)
+
+    deadlines = Deadlines(clock, 0.0, over, lambda: 1.0)
+    deadlines.add(A)
+    clock.advance(0)
+    deadlines.add(C)
+    clock.advance(0.9)
+    assert due == [[A]]
+    clock.advance(0.1)
+    assert due == [[A], [B, C]]
+
+
 def test_the_in_flight_registry_forgets_a_batch_as_a_whole() -> None:
     """What was acknowledged of it is not among what goes back."""
     in_flight = InFlight()

@@ -1,4 +1,4 @@
-"""Items that are due a fixed time after they were added: refused messages, and unacknowledged ones."""
+"""Items that are due a fixed time after they were added: refused messages, unacknowledged ones, unpublished ones."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Deadlines:
         for position in over:
             del self._at[position]
         if over:
+            self._rested_at = now + self._pause_s()  # before what is added from within `due`
             self._due(over)
-            self._rested_at = now + self._pause_s()
         self._look_later()
 
     def _look_later(self) -> None:

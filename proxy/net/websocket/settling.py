@@ -59,8 +59,10 @@ class Settling:
         """Refused, with their delay over: their permits are free already."""
         self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough, self._pause_s)
         self._forgotten = Deadlines(clock, request.ack_timeout_s or None, self._take_back, self._pause_s)
+        self._unpublished = Deadlines(clock, 0.0, self._take_back, self._pause_s)
+        """Dead letters that could not be published, each told of alone; and what waited for them."""
         letters = DeadLetters(request, dial, clock)
-        self._dead_letters = DeadLetterPublishing(request.redeliveries_max, letters, self._taken_away, self._give_back)
+        self._dead_letters = DeadLetterPublishing(request.redeliveries_max, letters, self._taken_away, self._left_here)
         self._consumers: dict[int, int] = {}
         """By partition."""
         self._clock = clock
@@ -76,6 +78,7 @@ class Settling:
         self.flush()
         self._refused.stop()
         self._forgotten.stop()
+        self._unpublished.stop()
         self._dead_letters.stop()
 
     def sent(self, message: SocketMessage, chunks: tuple[MessagePosition, ...]) -> None:
@@ -85,12 +88,14 @@ class Settling:
         if again and not self._refused.discard(position) and position not in self._given_up:
             self._permits.settled()
         self._forgotten.add(position)
+        self._unpublished.discard(position)
         self._dead_letters.sent(message)
 
     def refuse(self, positions: Iterable[MessagePosition]) -> None:
         """Give these again, later. What the client does not hold is none of its business."""
         for position in positions:
-            if position in self._in_flight and position not in self._dead_letters:
+            going = position in self._dead_letters or position in self._unpublished
+            if position in self._in_flight and not going:
                 if position not in self._refused:
                     self._permits.settled()
                 self._refused.add(position)
@@ -140,6 +145,7 @@ class Settling:
             self._permits.settled()
         self._given_up.discard(position)
         self._forgotten.discard(position)
+        self._unpublished.discard(position)
         self._dead_letters.settled(position)
 
     def _pause_s(self) -> float:
@@ -159,6 +165,12 @@ class Settling:
         """It is a dead letter now: done with here."""
         self.acknowledge((position,), None)
         self._deliveries.soon()
+
+    def _left_here(self, positions: Iterable[MessagePosition]) -> None:
+        """They are to be given back, unless the client has acknowledged them meanwhile."""
+        for position in positions:
+            if position in self._in_flight:
+                self._unpublished.add(position)
 
     def _give_back(self, positions: Iterable[MessagePosition]) -> None:
         """Ask for the entries of these again, and forget every message of them.
