@@ -256,6 +256,12 @@ GATEWAY: Final = (
         label="kind",
     ),
     counter(
+        "keyline_gateway_journal_messages_unlisted_total",
+        "journal.messages_unlisted",
+        "Messages delivered without a row of their own: of batches that cannot be cut and have, or claim, more than "
+        "4,096.",
+    ),
+    counter(
         "keyline_gateway_journal_rows_recovered_total",
         "journal.rows_recovered",
         "Rows recovered from unfinished files of a killed gateway with this name.",

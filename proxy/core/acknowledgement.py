@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.core import join_gates, parking
-from proxy.core.delivery_log import How, came_back, note
+from proxy.core.delivery_log import How, as_one, came_back, note
 from proxy.core.diversions import is_last_attempt
 from proxy.core.entry import PART_BYTES, Batch, Part, forget_acked
 from proxy.core.index_bits import bits_to_indexes
@@ -368,13 +368,16 @@ def _ack_bits(dispatcher: Dispatcher, part: Part, worker: Worker, bits: int, now
     if not fresh:
         return
     _credit(worker, fresh.bit_count())
-    if part.slots is None and dispatcher.endings is None:
+    endings, last = dispatcher.endings, part.acked | fresh == (1 << part.count) - 1
+    if part.slots is None and (endings is None or as_one(part)):
         indexes: Sequence[int] = range(fresh.bit_count())  # as `release_messages` says
+        if endings is not None and last:
+            endings.append((How.ACKED, part, worker, now, part.sent_at, part.attempts, None))
     else:
         indexes = tuple(bits_to_indexes(fresh, part.message_indexes()))
-    if dispatcher.endings is not None:
-        dispatcher.endings.append((How.ACKED, part, worker, now, part.sent_at, part.attempts, indexes))
-    if part.acked | fresh == (1 << part.count) - 1:
+        if endings is not None:
+            endings.append((How.ACKED, part, worker, now, part.sent_at, part.attempts, indexes))
+    if last:
         _finish(dispatcher, part, worker, now)
         return
     part.acked |= fresh

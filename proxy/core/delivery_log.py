@@ -46,18 +46,31 @@ ENDED: Final = {
 }
 """What it is called by those who need not know why."""
 
+LISTED_MAX: Final = 1 << 12
+"""Up to so many messages of an entry that cannot be cut are noted one by one. A client's batch has 1,000 by default."""
+
 Ending: TypeAlias = "tuple[How, Part, Worker, float, float, int, Sequence[int] | None]"
 """How, what, whose it was, when, when it had been sent, which attempt it was, and which messages of the entry by their
-indexes; None for all that the part has, which is so where it is its last. A plain tuple: one is made for every message.
+indexes; None for all that the part has, which is so where it is its last, and for what is noted `as_one`. A plain
+tuple: one is made for every message.
 """
+
+
+def as_one(part: Part) -> bool:
+    """Whether a delivery of the part is noted as one, which ends with its last message.
+
+    An entry that cannot be cut may claim a million messages in a hundred bytes, and a client could have each of them
+    noted with one command. What can be cut has 32,768 at most.
+    """
+    return part.count > LISTED_MAX and part.slots is None and part.digest.__class__ is int and not part.divisible
 
 
 def note(endings: list[Ending], how: How, part: Part, worker: Worker, now: float) -> None:
     """A part ended, but for what of it was acknowledged one by one before."""
     indexes: Sequence[int] | None = None
-    if how is not How.ACKED and (part.count > 1 or part.batch is not None):
-        indexes = part.message_indexes()  # it may be cut or joined before the note is read
-    if part.acked:
+    # What comes back may be cut or joined before the note is read.
+    some = part.acked or (how is not How.ACKED and (part.count > 1 or part.batch is not None))
+    if some and not as_one(part):
         indexes = part.unacked_indexes()
     endings.append((how, part, worker, now, part.sent_at, part.attempts, indexes))
 

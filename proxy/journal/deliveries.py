@@ -3,77 +3,32 @@
 The budget is 3 microseconds of CPU for a message that is delivered and acknowledged, both rows, their files included.
 So nothing is looked up, converted or copied here that can be done later for ten thousand at once: a struct holds
 numbers only, texts are numbered, and a delivery of many messages is one struct, from which the thread makes a row each.
+
+A client chooses how many messages a batch has, or claims to have. So rows are counted, not structs, and a batch that
+cannot be cut and has very many has one row (`as_one`); what it claims is counted.
 """
 
 from __future__ import annotations
 
-import struct
-from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
-
-from proxy.core.delivery_log import ENDED, How
+from proxy.core.delivery_log import LISTED_MAX, as_one
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
-from proxy.journal.arrow import batch_of
-from proxy.journal.schema import DELIVERIES
+from proxy.journal.delivery_chunk import CHUNK, FIRST_CHUNK, ROW, SENT, WHOLE, DeliveryChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from proxy.core.delivery_log import Ending
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
     from proxy.journal.digest import KeyDigests
 
-SENT: Final = 0
-WHOLE: Final = len(How) + 1
-"""Sent, as `SENT`: one of several messages that only go together."""
-FIRST_CHUNK: Final = WHOLE + 1
-"""Sent: the first chunk of a message."""
-CHUNK: Final = FIRST_CHUNK + 1
-"""Sent: one of its others."""
-EVENTS: Final = ("sent", *(ENDED[how] for how in How), "sent", "sent", "sent")
-"""Names of the events by their numbers."""
-WHYS: Final = {
-    How.ASKED_FOR: "asked_for",
-    How.GIVEN_UP: "given_up",
-    How.COMMITTED: "in_transaction",
-    How.ABORTED: "in_transaction",
-    WHOLE: "whole",
-    FIRST_CHUNK: "first_chunk",
-    CHUNK: "chunk",
-}
-"""What else there is to be said, by the same numbers."""
 ROWS_AT_A_TIME: Final = 10_000
-"""Number of structs after which they are handed in, before a second has passed."""
+"""Number of rows after which they are handed in, before a second has passed.
 
-_ROW: Final = struct.Struct("<BIiiIIiIqqqddd")
-"""A packed position may have more than 64 bits: ledgers of an old cluster have numbers beyond 2**23."""
-_DTYPE: Final = np.dtype(
-    [
-        ("event", "<u1"),
-        ("attempt", "<u4"),
-        ("first", "<i4"),
-        ("count", "<i4"),
-        ("subscription", "<u4"),
-        ("consumer", "<u4"),
-        ("slot", "<i4"),
-        ("size", "<u4"),
-        ("ledger", "<i8"),
-        ("entry", "<i8"),
-        ("digest", "<i8"),
-        ("at", "<f8"),
-        ("received", "<f8"),
-        ("sent", "<f8"),
-    ],
-)
-_OBJECT_BYTES: Final = 48
-"""What a bytes object takes beside its bytes, and its place in a list."""
-STRUCT_BYTES: Final = _ROW.size + _OBJECT_BYTES
-
-assert _DTYPE.itemsize == _ROW.size, "the struct's layout is written twice"
+The thread makes as many at once, and those of the entry that comes last: 32,768 at most, see `as_one`.
+"""
 
 
 class Numbered:
@@ -95,88 +50,6 @@ class Numbered:
         return list(self._numbers)
 
 
-class DeliveryChunk:
-    """Structs of all subscriptions, as `chunk.Chunk` wants them."""
-
-    table = DELIVERIES
-
-    def __init__(
-        self,
-        run_id: str,
-        structs: list[bytes],
-        subscriptions: list[tuple[str, str]],
-        consumers: list[str],
-        keys: dict[int, bytes] | None,
-        wall_minus_clock_ns: int,
-    ) -> None:
-        """At least one struct; `keys` by digest, if they are written themselves."""
-        self.size_bytes = len(structs) * STRUCT_BYTES
-        self._run_id = run_id
-        self._structs = structs
-        self._subscriptions = subscriptions
-        self._consumers = consumers
-        self._keys = keys
-        self._wall_minus_clock_ns = wall_minus_clock_ns
-
-    def counted(self) -> Mapping[str, int]:
-        """Messages by event."""
-        rows = self._rows()
-        counts: Counter[str] = Counter()
-        for number, name in enumerate(EVENTS):
-            count = int(rows["count"][rows["event"] == number].sum())
-            if count:
-                counts[name] += count
-        return counts
-
-    def batch(self) -> pa.RecordBatch:
-        """As the protocol says."""
-        rows = self._rows()
-        counts = rows["count"]
-        sizes = rows["size"] // counts
-        alone = rows["first"] < 0
-        firsts = rows["first"]
-        if int(counts.max()) > 1:
-            ends = np.cumsum(counts)
-            behind = np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
-            rows, sizes = np.repeat(rows, counts), np.repeat(sizes, counts)
-            alone = np.repeat(alone, counts)
-            firsts = rows["first"] + behind
-        at_ns = _nanoseconds(rows["at"])
-        topics, names = zip(*self._subscriptions, strict=True)
-        digests = rows["digest"]
-        keys: list[str | None] | pa.Array[Any] = pa.nulls(len(rows), pa.string())
-        if self._keys is not None:
-            known = self._keys
-            texts = {number: key.decode(errors="backslashreplace") for number, key in known.items()}
-            keys = [texts.get(number) for number in digests.tolist()]
-        return batch_of(
-            DELIVERIES,
-            {
-                "life": self._run_id,
-                "topic": _taken(topics, rows["subscription"]),
-                "subscription": _taken(names, rows["subscription"]),
-                "at_ns": at_ns,
-                "wall_ns": at_ns + self._wall_minus_clock_ns,
-                "event": _taken(EVENTS, rows["event"]),
-                "consumer": _taken(self._consumers, rows["consumer"]),
-                "ledger": rows["ledger"],
-                "entry": rows["entry"],
-                "batch_index": np.where(alone, -1, firsts),
-                "slot": rows["slot"],
-                "key_digest": digests,
-                "key": keys,
-                "attempt": rows["attempt"],
-                "size_bytes": sizes,
-                "received_ns": _nanoseconds(rows["received"]),
-                "sent_ns": _nanoseconds(rows["sent"]),
-                "why": _whys(rows["event"]),
-            },
-        )
-
-    def _rows(self) -> np.ndarray:
-        return np.frombuffer(b"".join(self._structs), _DTYPE)
-
-
 class DeliveryLog:
     """Gathers structs of all subscriptions."""
 
@@ -192,6 +65,8 @@ class DeliveryLog:
         self._digests = digests
         self._put = put
         self._wall_minus_clock_ns = wall_minus_clock_ns
+        self.unlisted = 0
+        """Messages without rows of their own, as their producers count them, each time that they were sent."""
         self._begin()
 
     def hand_in(self) -> None:
@@ -201,6 +76,7 @@ class DeliveryLog:
         chunk = DeliveryChunk(
             self._run_id,
             self.structs,
+            self.rows,
             list(self.subscriptions),
             self.consumers.texts,
             self._digests.plain(),
@@ -211,6 +87,8 @@ class DeliveryLog:
 
     def _begin(self) -> None:
         self.structs: list[bytes] = []
+        self.rows = 0
+        """How many they are for."""
         self.subscriptions: dict[tuple[str, str], int] = {}
         self.consumers = Numbered()
 
@@ -226,14 +104,26 @@ class SubscriptionRecorder:
 
     def sent(self, worker: Worker, units: Sequence[Part], now: float) -> None:
         """As the port says."""
+        left = iter(units)
+        while self._take_sent(worker, left, now):
+            self._log.hand_in()
+
+    def _take_sent(self, worker: Worker, units: Iterator[Part], now: float) -> bool:
+        """Take units until there is enough to be handed in; False if that is not so when all are taken."""
         record = self._log
         subscription = record.subscriptions.setdefault(self._key, len(record.subscriptions))
         consumer = record.consumers.of(worker.name)
-        structs, pack = record.structs, _ROW.pack
+        structs, pack, rows = record.structs, ROW.pack, record.rows
         for unit in units:
-            if unit.slots is None and unit.indexes is None and (digest := unit.digest).__class__ is int:
+            count = unit.count
+            if (
+                count <= LISTED_MAX
+                and unit.slots is None
+                and unit.indexes is None
+                and (digest := unit.digest).__class__ is int
+            ):
                 if digest:
-                    count = unit.count
+                    rows += count
                     structs.append(
                         pack(
                             SENT if unit.chunk is None and count == 1 else _sent(unit),
@@ -253,23 +143,39 @@ class SubscriptionRecorder:
                         )
                     )
             else:
-                self._several(_sent(unit), unit, None, subscription, consumer, unit.attempts, now, unit.sent_at)
-        if len(structs) >= ROWS_AT_A_TIME:
-            record.hand_in()
+                rows += self._several(_sent(unit), unit, None, subscription, consumer, unit.attempts, now, unit.sent_at)
+                if as_one(unit) and unit.digest:
+                    record.unlisted += count
+            if rows >= ROWS_AT_A_TIME:
+                break
+        record.rows = rows
+        return rows >= ROWS_AT_A_TIME
 
     def ended(self, endings: Sequence[Ending]) -> None:
         """As the port says."""
+        left = iter(endings)
+        while self._take_ended(left):
+            self._log.hand_in()
+
+    def _take_ended(self, endings: Iterator[Ending]) -> bool:
+        """As `_take_sent`."""
         record = self._log
         subscription = record.subscriptions.setdefault(self._key, len(record.subscriptions))
-        structs, pack, number = record.structs, _ROW.pack, record.consumers.of
+        structs, pack, number, rows = record.structs, ROW.pack, record.consumers.of, record.rows
         consumer, before = 0, None
         for how, part, worker, at, sent_at, attempts, indexes in endings:
             if worker is not before:
                 consumer, before = number(worker.name), worker
-            digest = part.digest
-            if indexes is None and part.indexes is None and part.slots is None and digest.__class__ is int:
+            digest, count = part.digest, part.count
+            if (
+                indexes is None
+                and count <= LISTED_MAX
+                and part.indexes is None
+                and part.slots is None
+                and digest.__class__ is int
+            ):
                 if digest:
-                    count = part.count
+                    rows += count
                     structs.append(
                         pack(
                             how,
@@ -289,9 +195,11 @@ class SubscriptionRecorder:
                         )
                     )
             else:
-                self._several(how, part, indexes, subscription, consumer, attempts, at, sent_at)
-        if len(structs) >= ROWS_AT_A_TIME:
-            record.hand_in()
+                rows += self._several(how, part, indexes, subscription, consumer, attempts, at, sent_at)
+            if rows >= ROWS_AT_A_TIME:
+                break
+        record.rows = rows
+        return rows >= ROWS_AT_A_TIME
 
     def _several(
         self,
@@ -303,46 +211,48 @@ class SubscriptionRecorder:
         attempts: int,
         at: float,
         sent_at: float,
-    ) -> None:
-        """A struct for each message, where they are not a whole entry of one key."""
-        record, digest = self._log, part.digest
-        share = part.wire_bytes // part.count
-        indexes = part.message_indexes() if indexes is None else indexes
-        for index, slot in zip(indexes, part.slots_of(indexes), strict=True):
-            number = digest if isinstance(digest, int) else digest[index]
-            if number:
-                record.structs.append(
-                    _ROW.pack(
+    ) -> int:
+        """Structs for what is not simply a whole entry of one key; returns for how many rows."""
+        append, pack, rows = self._log.structs.append, ROW.pack, 0
+        for first, count, slot, size, digest in _runs(part, indexes):
+            if digest:
+                rows += count
+                append(
+                    pack(
                         event,
                         attempts,
-                        index,
-                        1,
+                        first,
+                        count,
                         subscription,
                         consumer,
                         slot,
-                        share,
+                        size,
                         part.position >> ENTRY_BITS,
                         part.position & ENTRY_MASK,
-                        number,
+                        digest,
                         at,
                         part.received_at,
                         sent_at,
                     )
                 )
+        return rows
 
 
-def _taken(texts: Sequence[str], numbers: np.ndarray) -> pa.Array[Any]:
-    """Texts by their numbers."""
-    return pa.DictionaryArray.from_arrays(numbers.astype(np.int32), pa.array(texts, pa.string()))
-
-
-def _whys(events: np.ndarray) -> pa.Array[Any]:
-    """Null for most."""
-    numbers = np.full(len(EVENTS), -1, np.int32)
-    names = list(dict.fromkeys(WHYS.values()))
-    numbers[list(WHYS)] = [names.index(name) for name in WHYS.values()]
-    found = numbers[events]
-    return pa.DictionaryArray.from_arrays(pa.array(found, mask=found < 0), pa.array(names, pa.string()))
+def _runs(part: Part, indexes: Sequence[int] | None) -> Iterator[tuple[int, int, int, int, int]]:
+    """What has a struct of its own: first index, number of messages, slot, bytes, digest."""
+    digest = part.digest
+    if as_one(part):
+        assert isinstance(digest, int)
+        yield -1, 1, part.slot, part.wire_bytes, digest
+        return
+    share = part.wire_bytes // part.count
+    alone = part.total == 1  # and has no index, also where a client acknowledges it by one
+    indexes = part.message_indexes() if indexes is None else indexes
+    if isinstance(indexes, range) and part.slots is None and isinstance(digest, int):  # a whole entry of one key
+        yield -1 if alone else 0, len(indexes), part.slot, share * len(indexes), digest
+        return
+    for index, slot in zip(indexes, part.slots_of(indexes), strict=True):
+        yield -1 if alone else index, 1, slot, share, digest if isinstance(digest, int) else digest[index]
 
 
 def _sent(unit: Part) -> int:
@@ -350,7 +260,3 @@ def _sent(unit: Part) -> int:
     if unit.chunk is not None:
         return CHUNK if unit.chunk.index else FIRST_CHUNK
     return SENT if unit.count == 1 or unit.divisible else WHOLE
-
-
-def _nanoseconds(seconds: np.ndarray) -> np.ndarray:
-    return np.rint(seconds * 1e9).astype(np.int64)

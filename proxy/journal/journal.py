@@ -114,6 +114,11 @@ class Journal:
         for row in rows:
             self._add(METRICS, (at_ns, wall_ns, *row), ROW_BYTES)
 
+    @property
+    def unlisted(self) -> int:
+        """Messages that were sent and have no row of their own, as their producers count them."""
+        return 0 if self._deliveries is None else self._deliveries.unlisted
+
     def hand_in(self) -> None:
         """Let the writer have what was gathered."""
         for name in list(self._rows):

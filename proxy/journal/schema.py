@@ -165,7 +165,13 @@ DELIVERIES: Final = Table(
         Field(7, "consumer", Kind.NAME, "The worker."),
         Field(8, "ledger", Kind.INT64, "Part of the message's position."),
         Field(9, "entry", Kind.INT64, "Part of the message's position."),
-        Field(10, "batch_index", Kind.INT32, "Its index in its batch; -1 if it is not in a batch."),
+        Field(
+            10,
+            "batch_index",
+            Kind.INT32,
+            "Its index in its batch; -1 if it is not in a batch, or if the row is for a whole batch that cannot be cut "
+            "and has, or claims, more than 4,096 messages.",
+        ),
         Field(11, "slot", Kind.INT32, "Slot of its key, 0 to 65535."),
         Field(12, "key_digest", Kind.DIGEST, "Keyed hash of its key, the same for the same key and secret."),
         Field(13, "key", Kind.STRING, "Its key itself, if `journal_plain_keys` is on.", optional=True),
@@ -180,8 +186,8 @@ DELIVERIES: Final = Table(
             "Of `returned`: `asked_for`, the worker asked for it again, so that its key waits for `retry_delay_ms`; "
             "`given_up`, that was its last attempt, and it goes to the dead letter topic, or its key is parked. Of "
             "`acked` and `returned`: `in_transaction`, by a transaction's commit or abort. Of `sent`: `whole`, one of "
-            "several messages that only go together; `first_chunk` and `chunk`, one of a message's chunks. Null "
-            "otherwise, and in older files.",
+            "several messages that only go together, or all of them (then `batch_index` is -1); `first_chunk` and "
+            "`chunk`, one of a message's chunks. Null otherwise, and in older files.",
             optional=True,
             since=3,
         ),

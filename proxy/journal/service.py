@@ -103,6 +103,7 @@ class JournalService:
         return JournalSummary(
             rows_written=counters.rows_written,
             rows_dropped={**LOST_AT_FIRST, **self._spool.dropped},
+            messages_unlisted=self.journal.unlisted,
             rows_recovered=counters.rows_recovered,
             files_published=counters.files_published,
             held_bytes=self._spool.held_bytes,

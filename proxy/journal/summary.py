@@ -20,6 +20,8 @@ class JournalSummary:
     rows_written: int = 0
     rows_dropped: dict[str, int] = field(default_factory=lambda: dict(LOST_AT_FIRST))
     """Dropped rows, by kind: an event's kind, the table of other rows, a delivery's ending."""
+    messages_unlisted: int = 0
+    """Messages that were sent and have no row of their own: of a batch with one row, as its producer counts them."""
     rows_recovered: int = 0
     """From unfinished files of an earlier run."""
     files_published: int = 0

@@ -5,10 +5,14 @@ from __future__ import annotations
 import tracemalloc
 from typing import TYPE_CHECKING
 
-from proxy.core import preview, transactional_acks
+import pytest
+
+from proxy.core import acknowledgement, preview, transactional_acks
+from proxy.core.delivery_log import LISTED_MAX, How
+from proxy.core.errors import OpaqueBatchError
 from proxy.core.hash_ranges import RangeMove
 from proxy.core.key_policy import KeyPolicy
-from proxy.core.positions import pack
+from proxy.core.positions import entry_of, pack
 from proxy.core.steps import finished
 from proxy.core.stuck import stuck_steps
 from tests.core.test_dispatcher_rig import LEDGER, A, B, C, Rig
@@ -154,3 +158,61 @@ def test_an_ack_of_all_but_one_lists_no_messages() -> None:
     rig.nack("c1", 1)
     assert rig.dispatcher.slots.count(A) == 0
     assert rig.dispatcher.waiting_messages == count
+
+
+def test_a_record_has_what_claims_much_as_one_that_ends_with_its_last_message() -> None:
+    """Neither a partial acknowledgement nor a return lists its messages."""
+    count = 1 << 20
+    rig = Rig(c1=[A])
+    endings = rig.dispatcher.endings = []
+    rig.join("c1", 2 * count)
+    rig.opaque(1, A, count).digest = 7
+    assert rig.got("c1") == [1]
+    tracemalloc.start()
+    try:
+        assert rig.ack_all_but("c1", 1, 5)
+        assert endings == []
+        rig.nack("c1", 1)
+        assert [(how, indexes) for how, *_, indexes in endings] == [(How.ASKED_FOR, None)]
+        assert rig.got("c1") == [1]
+        assert rig.ack_all_but("c1", 1, 5)
+        others = (1 << count) - 1 ^ 1 << 5
+        assert acknowledgement.ack_indexes(rig.dispatcher, rig.workers["c1"], pack(LEDGER, 1), others, rig.now)
+        assert tracemalloc.get_traced_memory()[1] < count
+    finally:
+        tracemalloc.stop()
+    assert [(how, indexes) for how, *_, indexes in endings[1:]] == [(How.ACKED, None)]
+    assert rig.dispatcher.slots.count(A) == 0
+
+
+@pytest.mark.parametrize("count", [LISTED_MAX, LISTED_MAX + 1])
+def test_a_record_lists_the_messages_of_smaller_batches(count: int) -> None:
+    """Those that clients make, and all that can be cut."""
+    rig = Rig(c1=[A, B])
+    endings = rig.dispatcher.endings = []
+    rig.join("c1", 3 * count)
+    rig.batch(1, A, count)
+    rig.opaque(2, B, count)
+    assert rig.got("c1") == [1, 2]
+    for number in (1, 2):
+        assert rig.ack_all_but("c1", number, 5)
+    rig.nack("c1", 1)
+    listed = [(entry_of(part.position), len(indexes)) for _, part, *_, indexes in endings if indexes is not None]
+    assert listed == [(1, count - 1), *([(2, count - 1)] if count == LISTED_MAX else []), (1, 1)]
+
+
+def test_a_transaction_takes_no_single_messages_of_what_claims_much() -> None:
+    """It is refused before any of them is listed."""
+    count = 1 << 20
+    rig = Rig(c1=[A])
+    worker = rig.join("c1", count)
+    rig.opaque(1, A, count)
+    assert rig.got("c1") == [1]
+    tracemalloc.start()
+    try:
+        with pytest.raises(OpaqueBatchError):
+            transactional_acks.hold(rig.dispatcher, worker, [(pack(LEDGER, 1), 1 << 5)], (0, 1), rig.now)
+        assert tracemalloc.get_traced_memory()[1] < count
+    finally:
+        tracemalloc.stop()
+    assert not rig.dispatcher.in_transaction

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.delivery_log import How
-from proxy.core.entry import Chunk, Part, cut
+from proxy.core.delivery_log import LISTED_MAX, How
+from proxy.core.entry import Chunk, Part, batch_of, cut, mixed_batch
 from proxy.core.positions import MAX_LEDGER, entry_of, pack
+from proxy.core.slice_id import SLICED_MESSAGES_MAX
 from proxy.core.worker import Worker
-from proxy.journal.deliveries import EVENTS
+from proxy.journal.deliveries import ROWS_AT_A_TIME, DeliveryLog, SubscriptionRecorder
+from proxy.journal.delivery_chunk import EVENTS, ROW_BYTES, STRUCT_BYTES, DeliveryChunk
 from proxy.journal.digest import KEYS_REMEMBERED, KeyDigests
 from tests.core.batches import by_slot
 from tests.journal.rig import KEY, JournalRig, rows
@@ -150,10 +152,97 @@ def test_what_does_not_fit_is_counted_by_message(tmp_path: Path) -> None:
     assert rig.spool.dropped == {"sent": 4, "acked": 3}
 
 
+def test_what_cannot_be_cut_and_claims_very_many_has_one_row(rig: JournalRig) -> None:
+    """As a whole, however often it is delivered; what it claims is counted, but for keys that are not recorded."""
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    claims, smaller, unrecorded = part(1), part(2, LISTED_MAX), part(3)
+    for each in (claims, smaller, unrecorded):
+        each.opaque = True
+    claims.count = unrecorded.count = 1 << 20
+    unrecorded.digest = 0
+    for _ in range(2):
+        recorder.sent(WORKER, [claims, unrecorded], 101.0)
+        recorder.ended([(How.ASKED_FOR, each, WORKER, 102.0, 101.0, 1, None) for each in (claims, unrecorded)])
+    assert rig.journal.unlisted == 2 << 20
+    recorder.sent(WORKER, [smaller], 103.0)
+    assert rig.journal.unlisted == 2 << 20
+    found = [
+        (row["event"], row["why"], row["entry"], row["batch_index"], row["slot"], row["key_digest"], row["size_bytes"])
+        for row in recorded(rig)
+    ]
+    of_claims = (1, -1, 1_001, 7, 50)
+    assert found[:4] == [*[("sent", "whole", *of_claims)] * 2, *[("returned", "asked_for", *of_claims)] * 2]
+    assert found[4:] == [("sent", "whole", 2, index, 1_002, 7, 50) for index in range(LISTED_MAX)]
+
+
+def test_a_batch_left_of_an_earlier_run_is_recorded_alike(rig: JournalRig) -> None:
+    """Of which only some messages are left: by their indexes, or as one."""
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    count = SLICED_MESSAGES_MAX + 1
+    (some,) = mixed_batch(pack(5, 1), b"x" * count, [9] * count, 0, 100.0, (3, 8)).parts
+    (most,) = mixed_batch(pack(5, 2), b"x" * count, [9] * count, 0, 100.0, tuple(range(1, count))).parts
+    some.digest = most.digest = 7
+    recorder.sent(WORKER, [some, most], 101.0)
+    recorder.ended([(How.ACKED, most, WORKER, 102.0, 101.0, 1, None)])
+    found = [(row["event"], row["entry"], row["batch_index"], row["size_bytes"]) for row in recorded(rig)]
+    assert found == [("sent", 1, 3, 1), ("sent", 1, 8, 1), ("sent", 2, -1, count - 1), ("acked", 2, -1, count - 1)]
+
+
+def test_a_message_alone_has_no_index_whatever_it_is_acknowledged_by(rig: JournalRig) -> None:
+    """A client may acknowledge it by a bit, as one of a batch."""
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    alone = part(1)
+    recorder.sent(WORKER, [alone], 101.0)
+    batch_of(alone)
+    recorder.ended([(How.RETURNED, alone, WORKER, 102.0, 101.0, 1, alone.message_indexes())])
+    recorder.ended([(How.ACKED, alone, WORKER, 103.0, 101.0, 1, (0,))])
+    assert [row["batch_index"] for row in recorded(rig)] == [-1, -1, -1]
+
+
+def gathered() -> tuple[DeliveryLog, SubscriptionRecorder, list[DeliveryChunk]]:
+    """A log, its recorder, and what was handed in."""
+    chunks: list[DeliveryChunk] = []
+    digests = KeyDigests(b"secret")
+    log = DeliveryLog("a" * 32, digests, chunks.append, lambda: 0)
+    return log, SubscriptionRecorder(KEY, log, digests.of), chunks
+
+
+def test_what_is_handed_in_is_bounded_by_its_rows() -> None:
+    """Also in the middle of what is told at once, of messages that are sent and of those that end."""
+    log, recorder, chunks = gathered()
+    mixed = mixed_batch(pack(5, 999), b"x" * 30_000, [9, 11] * 15_000, 0, 100.0).parts
+    mixed[0].digest = tuple(range(1, 30_001))
+    batches = [part(entry, 3_000) for entry in range(20)]
+    units = [*batches, part(50, SLICED_MESSAGES_MAX), *mixed, *map(part, range(60, 80))]
+    messages = sum(unit.count for unit in units)
+    recorder.sent(WORKER, units, 101.0)
+    recorder.ended([(How.RETURNED, unit, WORKER, 102.0, 101.0, 1, unit.message_indexes()) for unit in units])
+    log.hand_in()
+    rows = [chunk.batch().num_rows for chunk in chunks]
+    assert sum(rows) == 2 * messages
+    assert max(rows) < ROWS_AT_A_TIME + SLICED_MESSAGES_MAX
+    assert all(count >= ROWS_AT_A_TIME for count in rows[:-1])
+    assert [sum(chunk.counted().values()) for chunk in chunks] == rows
+
+
+def test_a_whole_batch_of_one_key_is_one_struct_also_when_it_comes_back() -> None:
+    """The loop's work is that of an entry; what waits counts as what it takes, and a little for each row."""
+    log, recorder, chunks = gathered()
+    batch = part(1, SLICED_MESSAGES_MAX)
+    recorder.sent(WORKER, [batch], 101.0)
+    recorder.ended([(How.RETURNED, batch, WORKER, 102.0, 101.0, 1, batch.message_indexes())])
+    assert log.structs == []
+    assert [chunk.size_bytes for chunk in chunks] == [STRUCT_BYTES + SLICED_MESSAGES_MAX * ROW_BYTES] * 2
+
+
 def test_without_a_wish_there_is_no_record(tmp_path: Path) -> None:
     """Events are kept all the same."""
     rig = JournalRig(tmp_path)
     assert rig.journal.recorder(KEY) is None
+    assert rig.journal.unlisted == 0
     rig.end()
 
 
