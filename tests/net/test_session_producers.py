@@ -343,6 +343,45 @@ def test_the_answer_to_an_earlier_close_ends_no_later_producer_of_its_id(mode: i
     assert asked(b) == [("PRODUCER", 20)]
 
 
+def test_a_close_that_a_promotion_crosses_ends_the_producer() -> None:
+    """It waited at the broker; the gateway takes it back for a better one, and its client has closed it already."""
+    waiter, better = (rig := ProducerRig(2)).clients
+    waiter.client.deliver(want(10))
+    waiter.broker.deliver(not_ready(10))
+    better.client.deliver(want(20, 2))
+    waiter.take_all()
+    waiter.client.deliver(close(11))
+    waiter.broker.deliver(ready(10))
+    (_, passed), (_, own) = asked(waiter)
+    assert (passed, own > OWN_REQUESTS) == (11, True)
+    waiter.broker.deliver(success(11) + success(own))
+    assert (11, "success") in answers(waiter)
+    assert [each.priority for each in rig.page().waiting] == [2]
+
+
+def test_an_owner_ends_by_the_first_of_two_closes_if_the_second_is_refused() -> None:
+    """Too many of its requests have no answer."""
+    rig = ProducerRig(1)
+    owner, (other,) = rig.client(Limits(relayed_requests_max=1)), rig.clients
+    owner.client.deliver(want(10))
+    owner.broker.deliver(ready(10))
+    owner.client.deliver(close(11) + close(12))
+    owner.broker.deliver(success(11))
+    other.client.deliver(want(20))
+    assert asked(other) == [("PRODUCER", 20)]
+
+
+def test_a_producer_that_is_asked_for_behind_the_close_of_its_id_is_told_when_the_broker_is_lost() -> None:
+    """As Java's client does whose creation timed out."""
+    (a,) = ProducerRig(1).clients
+    a.worker()
+    a.client.deliver(want(10, mode=pb.Shared) + close(11) + want(12, mode=pb.Shared))
+    a.broker.deliver(success(11) + ready(12))
+    a.take_all()
+    a.broker.lose()
+    assert (1, "closed") in answers(a)
+
+
 def test_a_close_of_one_that_waits_for_a_fencer_is_answered_at_once() -> None:
     """The broker never heard of it."""
     a, b = ProducerRig(2).clients

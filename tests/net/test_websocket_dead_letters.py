@@ -299,3 +299,31 @@ def test_a_worker_that_goes_takes_its_producer_with_it() -> None:
     rig.clock.settle()
     assert session.ends
     assert rig.clock.waiting == 0
+
+
+def test_a_failed_dead_letter_that_comes_again_before_it_is_given_back_makes_room_once() -> None:
+    """Its acknowledgement frees the place that it took the second time."""
+    rig = WebsocketRig(**WISHES, outstanding_max=1).join()
+    last_try(rig, 4, single(), id_of(4))
+    session = produce(rig)
+    answer(rig, session, send_error(take(session).send.sequence_id))
+    rig.deliver(4, single(), tries=2)
+    rig.ack(id_of(4))
+    rig.clock.advance(1)
+    assert rig.worker._permits.room == 1
+
+
+def test_what_waits_for_another_letter_of_its_batch_makes_room_once() -> None:
+    """Refused again meanwhile, it is what it was."""
+    rig = WebsocketRig(**WISHES, outstanding_max=4).join()
+    rig.deliver(4, batch(member(b"0"), member(b"1")), tries=2)
+    rig.nack(id_of(4, 0, 2))
+    rig.nack(id_of(4, 1, 2))
+    rig.clock.advance(1)
+    session = produce(rig)
+    answer(rig, session, send_error(0))
+    rig.nack(id_of(4, 0, 2))
+    rig.clock.advance(1)
+    answer(rig, session, receipt(1))
+    rig.clock.advance(5)
+    assert rig.worker._permits.room == 4

@@ -261,7 +261,10 @@ class RelayedRequests:
             _opened(self._consumers, body.consumer_id, succeeded=succeeded)
         elif succeeded and kind == _T.CLOSE_PRODUCER:
             self._strike_creation(pending)
-            self._producers.pop(body.producer_id, None)
+            if body.producer_id in self._creations:  # asked for anew behind the close
+                self._producers[body.producer_id] = False
+            else:
+                self._producers.pop(body.producer_id, None)
         elif succeeded and kind in (_T.CLOSE_CONSUMER, _T.UNSUBSCRIBE):
             self._consumers.pop(body.consumer_id, None)
 

@@ -97,14 +97,14 @@ class SessionProducers:
         if producer is not None and producer.candidacy.stage is Stage.ASKED:
             self._hold_close(producer, body.request_id)
             return
-        if producer is not None:
-            producer.closing_id = body.request_id
         election = self._ownership_changes.election(body.producer_id) if producer is None else producer.election
         if election is None:
             self._relay.request(_T.CLOSE_PRODUCER, body, frame)
             return
         # Of one that was fenced the election may be over, and another one held.
         self._ownership_changes.close(self._elections.of(election.topic), body, frame)
+        if producer is not None and self._ownership_changes.closes(body.request_id):
+            producer.closing_ids.add(body.request_id)
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """A client that leaves its socket unread leaves the broker's answers unread too.
@@ -131,7 +131,7 @@ class SessionProducers:
     def withdraw(self, producer: WaitingProducer) -> None:
         """Close a producer at the broker."""
         body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=self._relay.own_id())
-        producer.closing_id = body.request_id
+        producer.closing_ids.add(body.request_id)
         frame = frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body))
         self._ownership_changes.close(producer.election, body, frame)
 
@@ -265,10 +265,11 @@ class SessionProducers:
 
         Another one may have its id meanwhile, of a client that did not wait for this answer.
         """
-        if producer is not None and producer.closing_id != body.request_id:
+        if producer is not None and body.request_id not in producer.closing_ids:
             producer = None
         if body.request_id > OWN_REQUESTS:
             if producer is not None:
+                producer.closing_ids.discard(body.request_id)
                 producer.sent = False
                 producer.election.withdrawn(producer.candidacy)
             return False

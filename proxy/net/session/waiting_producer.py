@@ -43,7 +43,7 @@ class WaitingProducer:
         "_session",
         "arrived_at",
         "candidacy",
-        "closing_id",
+        "closing_ids",
         "election",
         "held_close",
         "name",
@@ -73,8 +73,8 @@ class WaitingProducer:
         self.room = 0
         self.sent = False
         """Its request is at the broker, and not taken back."""
-        self.closing_id: int | None = None
-        """The request of its close that was passed on last."""
+        self.closing_ids: set[int] = set()
+        """The requests of its closes that were passed on, its client's and the gateway's own."""
         self.held_close: int | None = None
         """The request of its client's CLOSE_PRODUCER that waits for the broker's answer to the creation."""
 

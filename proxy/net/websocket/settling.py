@@ -87,6 +87,7 @@ class Settling:
         again = self._in_flight.sent(position, chunks)
         if again and not self._refused.discard(position) and position not in self._given_up:
             self._permits.settled()
+        self._given_up.discard(position)
         self._forgotten.add(position)
         self._unpublished.discard(position)
         self._dead_letters.sent(message)
@@ -96,7 +97,7 @@ class Settling:
         for position in positions:
             going = position in self._dead_letters or position in self._unpublished
             if position in self._in_flight and not going:
-                if position not in self._refused:
+                if position not in self._refused and position not in self._given_up:
                     self._permits.settled()
                 self._refused.add(position)
                 self._forgotten.discard(position)
