@@ -31,7 +31,7 @@ BLOCK_PORTS: Final = 200
 
 
 class PortBlocks:
-    """The blocks of this process. A port of theirs is given once, until no block is left that nobody has."""
+    """The blocks of this process. A port of theirs is given once, until no free block is left."""
 
     def __init__(self) -> None:
         """No block is taken yet."""

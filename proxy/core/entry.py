@@ -219,6 +219,10 @@ class Part:
         """
         return (self.slot,) if self.slots is None else dict.fromkeys(self.message_slots())
 
+    def unacked_slots(self) -> Iterable[int]:
+        """Each slot of what is not acknowledged of it once, in the order of the messages; likewise."""
+        return (self.slot,) if self.slots is None else dict.fromkeys(self.slots_of(self.unacked_indexes()))
+
     def messages_by_slot(self) -> Iterable[tuple[int, int]]:
         """Each slot of its messages once, and how many of them have it; likewise."""
         return ((self.slot, self.count),) if self.slots is None else Counter(self.message_slots()).items()

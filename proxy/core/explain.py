@@ -334,17 +334,13 @@ def _blocking(parts: Sequence[Part], now: float, slot: int | None = None) -> Blo
     holder = first.holder
     return BlockingDelivery(
         position=format_position(first.position),
-        slot=slot if slot is not None else _first_slot(first),
+        slot=slot if slot is not None else next(iter(first.unacked_slots())),
         messages=sum(part.remaining if slot is None else part.unacked_of(slot) for part in parts),
         sent_age_s=now - min(part.sent_at for part in parts) if holder is not None else None,
         attempts=max(part.attempts for part in parts),
         redeliveries=max(part.redeliveries for part in parts),
         holder=holder.name if holder is not None else None,
     )
-
-
-def _first_slot(part: Part) -> int:
-    return part.slot if part.slots is None else next(iter(part.slots_of(part.unacked_indexes())))
 
 
 # ---- chunked messages that cannot be acknowledged yet ---------------------------------------------------------

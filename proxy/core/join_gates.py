@@ -70,9 +70,13 @@ def done(gated: list[JoinGate], position: int) -> list[Worker]:
     gated[at].entries -= 1
     if at or gated[0].entries:
         return []
-    end = next((index for index, gate in enumerate(gated) if gate.entries), len(gated))
-    opened = workers(gated[:end])
-    del gated[:end]
+    return open_first(gated, next((index for index, gate in enumerate(gated) if gate.entries), len(gated)))
+
+
+def open_first(gated: list[JoinGate], count: int) -> list[Worker]:
+    """Take so many gates away; returns the workers whose they were."""
+    opened = workers(gated[:count])
+    del gated[:count]
     for worker in opened:
         worker.join_gate = None
     return opened

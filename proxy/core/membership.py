@@ -162,9 +162,7 @@ def _join_position(dispatcher: Dispatcher) -> int | None:
 
 def _lost(dispatcher: Dispatcher, worker: Worker, part: Part) -> bool:
     """Whether the part has a slot that is not the worker's any more."""
-    if part.slots is None:
-        return dispatcher.select(part.slot) is not worker
-    return any(dispatcher.select(slot) is not worker for slot in part.slots_of(part.unacked_indexes()))
+    return any(dispatcher.select(slot) is not worker for slot in part.unacked_slots())
 
 
 def _indexes_taken(dispatcher: Dispatcher) -> int:

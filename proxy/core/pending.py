@@ -130,7 +130,7 @@ def _parse(cursor: str) -> tuple[int, int]:
 
 
 def _shown(dispatcher: Dispatcher, unit: Part, now: float) -> PendingAck:
-    slots = [unit.slot] if unit.slots is None else sorted(set(unit.slots_of(unit.unacked_indexes())))
+    slots = sorted(unit.unacked_slots())
     ledger, entry = wire_id(unit.key)
     return PendingAck(
         message_id=f"{ledger}:{entry}",

@@ -28,10 +28,7 @@ def change_mode(dispatcher: Dispatcher, mode: OrderingMode, now: float) -> None:
     assert mode is not OrderingMode.UNORDERED
     dispatcher.mode = mode
     if mode is not OrderingMode.LAST_SENT_POSITION and dispatcher.gated:
-        opened = join_gates.workers(dispatcher.gated)
-        dispatcher.gated.clear()
-        for worker in opened:
-            worker.join_gate = None
+        for worker in join_gates.open_first(dispatcher.gated, len(dispatcher.gated)):
             dispatcher.serve(worker, now)
 
 

@@ -170,13 +170,10 @@ def _drop_pending(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part],
             continue
         if unit.slots is None:
             dispatcher.slots.release(unit.slot, unit.remaining)
-            slots: Iterable[int] = (unit.slot,)
         else:
-            indexes = unit.unacked_indexes()
-            dispatcher.slots.release_each(unit.slots_of(indexes))
-            slots = set(unit.slots_of(indexes))
+            dispatcher.slots.release_each(unit.slots_of(unit.unacked_indexes()))
         # Not `Dispatcher.release`: that would tell of a hand-over.
-        for slot in slots:
+        for slot in unit.unacked_slots():
             if not dispatcher.slots.holder(slot) and dispatcher.draining.end(slot) is not None:
                 dispatcher.drain_ended(worker)
     assert worker.unacked >= 0, f"{worker!r} lost more than it had"

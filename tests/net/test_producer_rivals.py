@@ -473,18 +473,25 @@ def test_one_that_is_taken_back_while_it_is_to_be_promoted_stops_nobody(*, told:
     assert [kind for kind, _ in asked(waiter)] == ["PRODUCER", "CLOSE_PRODUCER"]
 
 
-@pytest.mark.parametrize("confirmed", [True, False])
-def test_one_that_is_taken_back_from_the_brokers_queue_waits_on_when_the_broker_goes(*, confirmed: bool) -> None:
-    """Its request had no last answer: that it is refused would be wrong, and its client's next try would be refused."""
-    rig = ProducerRig(2, exchange=Exchange())
+def taken_back(rig: ProducerRig) -> int:
+    """The first client's producer waits at the broker and is taken back for the second's; the request of its close."""
     waiter, better = rig.clients
-    waiter.worker()
     waiter.client.deliver(want(10))
     waiter.broker.deliver(not_ready(10))
     better.client.deliver(want(20, 2))
     waiter.take_all()
     rig.elections.of(TOPIC).closed_elsewhere()
     ((_, withdrawal),) = asked(waiter)
+    return withdrawal
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_one_that_is_taken_back_from_the_brokers_queue_waits_on_when_the_broker_goes(*, confirmed: bool) -> None:
+    """Its request had no last answer: that it is refused would be wrong, and its client's next try would be refused."""
+    rig = ProducerRig(2, exchange=Exchange())
+    waiter, better = rig.clients
+    waiter.worker()
+    withdrawal = taken_back(rig)
     if confirmed:
         waiter.broker.deliver(closed(withdrawal))
     waiter.broker.lose()
@@ -499,13 +506,8 @@ def test_one_that_is_taken_back_from_the_brokers_queue_waits_on_when_the_broker_
 def test_an_answer_behind_the_close_of_one_that_was_taken_back_is_not_its_client_s() -> None:
     """The broker's threads may overtake each other; a client that took it for its turn would send in vain."""
     rig = ProducerRig(2, exchange=Exchange())
-    waiter, better = rig.clients
-    waiter.client.deliver(want(10))
-    waiter.broker.deliver(not_ready(10))
-    better.client.deliver(want(20, 2))
-    waiter.take_all()
-    rig.elections.of(TOPIC).closed_elsewhere()
-    ((_, withdrawal),) = asked(waiter)
+    waiter = rig.clients[0]
+    withdrawal = taken_back(rig)
     waiter.broker.deliver(closed(withdrawal) + ready(10))
     assert answers(waiter) == []
     assert [item.stage for item in rig.page().waiting] == ["asked", "waiting"]

@@ -52,7 +52,7 @@ class Pending(NamedTuple):
     kind: int
     body: Any
     size_bytes: int = 0
-    """On the wire, of a client's own."""
+    """On the wire; 0 for a lookup of the gateway's own."""
     number: int = 0
     """The higher, the later it was asked."""
     creation: int | None = None
