@@ -128,12 +128,14 @@ class Stage:
 
 
 @contextmanager
-def open_stage(sizes: Sizes, quiet_wait_s: float, pulsar_version: str = DEFAULT_VERSION) -> Iterator[Stage]:
-    """Start a broker and a gateway; both end with the block."""
+def open_stage(
+    sizes: Sizes, quiet_wait_s: float, pulsar_version: str = DEFAULT_VERSION, **broker_settings: str
+) -> Iterator[Stage]:
+    """Start a broker, with `broker_settings` on top of those of all stages, and a gateway; both end with the block."""
     with ExitStack() as ends:
         directory = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="keyline-bench-")))
         note(f"starting Pulsar {pulsar_version} and the gateway")
-        broker = PulsarStandalone(pulsar_version, data=directory / "pulsar", settings=BROKER_SETTINGS)
+        broker = PulsarStandalone(pulsar_version, data=directory / "pulsar", settings=BROKER_SETTINGS | broker_settings)
         ends.enter_context(broker)
         gateway = KeylineGateway(broker.service_url, broker.admin_url, directory / "gateway")
         ends.enter_context(gateway)
