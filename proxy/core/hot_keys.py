@@ -15,8 +15,8 @@ Source: Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top
 
 from __future__ import annotations
 
+from heapq import heapify, heappush, heapreplace
 from math import log
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 KEYS_MAX: Final = 100
@@ -58,9 +58,6 @@ class _Counted:
         self.slot = slot
         self.count = count
         self.error = error
-
-
-_by_count = attrgetter("count")
 
 
 class Sampling:
@@ -116,11 +113,13 @@ class Sampling:
 class HotKeys:
     """The counters of one subscription."""
 
-    __slots__ = ("_began_at", "_counted", "_since", "_total")
+    __slots__ = ("_began_at", "_counted", "_least", "_since", "_total")
 
     def __init__(self) -> None:
         """Nothing was counted."""
         self._counted: dict[bytes, _Counted] = {}
+        self._least: list[tuple[float, bytes]] = []
+        """A heap of all counters by what they were when they were put there: they grow meanwhile, and never fall."""
         self._total = 0.0
         self._began_at = -1.0
         """When the first was counted."""
@@ -141,10 +140,22 @@ class HotKeys:
             found.count += messages
         elif len(counted) < KEYS_MAX:
             counted[name] = _Counted(name, slot, messages, 0.0)
+            heappush(self._least, (float(messages), name))
         else:
-            least = min(counted.values(), key=_by_count)
-            del counted[least.name]
-            counted[name] = _Counted(name, slot, least.count + messages, least.count)
+            least = self._least_count()
+            counted[name] = _Counted(name, slot, least + messages, least)
+            _, replaced = heapreplace(self._least, (least + messages, name))
+            del counted[replaced]
+
+    def _least_count(self) -> float:
+        """Of the counter that has the smallest one, which is first in the heap then."""
+        heap = self._least
+        while True:
+            then, name = heap[0]
+            count = self._counted[name].count
+            if count == then:
+                return count
+            heapreplace(heap, (count, name))
 
     def top(self, limit: int, now: float) -> list[HotKey]:
         """The keys with the most messages, that with the most first."""
@@ -174,6 +185,8 @@ class HotKeys:
             each.error *= factor
             if each.count < _LEAST:
                 del self._counted[each.name]
+        self._least = [(each.count, each.name) for each in self._counted.values()]
+        heapify(self._least)
         self._total *= factor
         self._since = now
 

@@ -99,6 +99,19 @@ def test_what_was_hot_fades() -> None:
     assert stream.rates() == pytest.approx({b"new": 100}, rel=0.02)
 
 
+@pytest.mark.parametrize("later_s", [0.0, HALF_LIFE_S / 3])
+def test_a_key_that_was_rare_first_gives_no_place_to_a_rarer_one(later_s: float) -> None:
+    """What the counters were is not what they are."""
+    hot = HotKeys()
+    hot.add(b"grows", 1, 1, 0.0)
+    for number in range(KEYS_MAX - 1):
+        hot.add(b"steady-%d" % number, 1, 2, 0.0)
+    hot.add(b"grows", 1, 1_000, later_s)
+    for number in range(10 * KEYS_MAX):
+        hot.add(b"once-%d" % number, 1, 1, later_s)
+    assert hot.top(1, later_s)[0].key == b"grows"
+
+
 def test_clients_that_choose_many_long_keys_use_no_more_memory() -> None:
     """As many counters as there may be, each with the beginning of its key; what is hot stays found."""
     stream = Stream()
