@@ -11,12 +11,14 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
 
+from integration.certificates import Authority
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
 from integration.load.lives import Cause
@@ -28,6 +30,7 @@ from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
 from tests.integration.owner_rig import TAKING
+from tests.integration.prometheus import Prometheus, prometheus
 
 PROCESSES: Final = 2
 WORKERS: Final = tuple(f"w{number}" for number in range(6))
@@ -35,6 +38,7 @@ MESSAGES: Final = 20_000
 KEYS: Final = 300
 RATE_PER_S: Final = 2_000.0
 GONE_S: Final = 60.0
+RULES: Final = Path(__file__).parents[2] / "dashboards/rules/keyline.rules.yml"
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -198,6 +202,46 @@ def test_a_process_that_fails_again_and_again_is_started_after_longer_pauses(hos
         assert host._ready()
     assert [line["again_in_s"] for line in host.said("process ended")] == [1.0, 2.0, 4.0]
     assert {line["reason"] for line in host.said("process ended")} == {"SIGKILL"}
+
+
+@contextmanager
+def watched(host: Host, directory: Path) -> Iterator[Prometheus]:
+    """A Prometheus with all rules, whose alerts fire as soon as their expressions hold."""
+    directory.mkdir()
+    rules = directory / "rules.yml"
+    rules.write_text(re.sub(r"for: \d+[mh]", "for: 1s", RULES.read_text()))
+    with prometheus(directory / "prometheus", {"keyline": {}}, f"{LOOPBACK}:{host.admin_port}", rules) as running:
+        yield running
+
+
+def test_a_process_that_cannot_be_started_again_is_told_of_by_alerts(
+    module_pulsar: PulsarStandalone, tmp_path: Path
+) -> None:
+    """They name it, and end with its trouble; before, every rule can be evaluated and neither fires."""
+    signed = Authority(tmp_path / "certificates").sign("gateway", "localhost")
+    files = {"tls_certificate_file": str(signed.certificate), "tls_key_file": str(signed.key)}
+    about, both = 'ALERTS{alertname=~"KeylineProcess.*", alertstate="firing"}', "sum(keyline_process_up) == 2"
+    with Host(module_pulsar, tmp_path, listen_tls=f"{LOOPBACK}:0", **files) as host:
+        host.wait_whole()
+        with watched(host, tmp_path / "watched") as watching:
+
+            def firing() -> set[tuple[str, str]]:
+                alerts = [series["metric"] for series in watching.now(about)]
+                return {(alert["alertname"], alert["process"]) for alert in alerts}
+
+            eventually(lambda: watching.holds(both), "a scrape of both")
+            rules = [rule for group in watching.ask("rules")["groups"] for rule in group["rules"]]
+            for rule in rules:
+                watching.now(rule["query"])  # two processes' series may be more than an operator can match
+            assert not firing()
+            certificate = signed.certificate.read_text()
+            signed.certificate.unlink()
+            os.kill(next(line["pid"] for line in host.said("process started") if line["process"] == 1), signal.SIGKILL)
+            told = {("KeylineProcessDown", "1"), ("KeylineProcessRestarts", "1")}
+            eventually(lambda: firing() == told, "both alerts", GONE_S)
+            signed.certificate.write_text(certificate)
+            ended = {("KeylineProcessRestarts", "1")}
+            eventually(lambda: watching.holds(both) and firing() == ended, "the end of the one", GONE_S)
 
 
 def test_a_process_that_stands_still_is_killed_and_replaced(host: Host) -> None:
