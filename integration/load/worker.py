@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import pulsar
 
 from integration.load import payload
-from integration.load.client import OPERATION_TIMEOUT_S, ConnectionWatch, client_logger, end_process, log_to_stderr
+from integration.load.client import ConnectionWatch, client_logger, end_process, log_to_stderr
 from integration.load.options import WorkerOptions
 from integration.load.records import Event, RecordWriter
 
@@ -34,6 +34,9 @@ RECEIVE_TIMEOUT_MS: Final = 50
 """How soon a stop request is noticed when no message comes."""
 SLOWER: Final = 20
 """How many times as long a slow one takes for a message."""
+SUBSCRIBE_S_MAX: Final = 40
+SUBSCRIBE_TRIES: Final = 2
+"""This client hears that the broker could not store the new consumer's position, and waits instead of asking again."""
 
 
 class Worker:
@@ -54,22 +57,31 @@ class Worker:
             connected=lambda: self._records.life(Event.CONNECTED, time.monotonic_ns()),
         )
         self._client = pulsar.Client(
-            options.service_url, logger=client_logger(watch), operation_timeout_seconds=OPERATION_TIMEOUT_S
+            options.service_url, logger=client_logger(watch), operation_timeout_seconds=SUBSCRIBE_S_MAX
         )
-        self._consumer = self._client.subscribe(
-            options.topic,
-            options.subscription,
-            consumer_type=pulsar.ConsumerType.KeyShared,
-            consumer_name=options.name,
-            initial_position=pulsar.InitialPosition.Earliest,
-            receiver_queue_size=options.receiver_queue_size,
-            negative_ack_redelivery_delay_ms=options.nack_delay_ms,
-            batch_index_ack_enabled=options.batch_index_ack,
-            message_listener=self._listen if options.listener else None,
-            properties=options.properties or None,
-        )
-        self._acknowledging = self._consumer
+        self._consumer = self._acknowledging = self._subscribed(SUBSCRIBE_TRIES)
         self._records.life(Event.JOINED, time.monotonic_ns())
+
+    def _subscribed(self, tries: int) -> pulsar.Consumer:
+        options = self._options
+        try:
+            return self._client.subscribe(
+                options.topic,
+                options.subscription,
+                consumer_type=pulsar.ConsumerType.KeyShared,
+                consumer_name=options.name,
+                initial_position=pulsar.InitialPosition.Earliest,
+                receiver_queue_size=options.receiver_queue_size,
+                negative_ack_redelivery_delay_ms=options.nack_delay_ms,
+                batch_index_ack_enabled=options.batch_index_ack,
+                message_listener=self._listen if options.listener else None,
+                properties=options.properties or None,
+            )
+        except pulsar.Timeout:
+            if tries == 1:
+                raise
+            logging.getLogger("worker").warning("could not subscribe in time, and tries again")
+            return self._subscribed(tries - 1)
 
     def run(self) -> None:
         """Work until SIGTERM."""
