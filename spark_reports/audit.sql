@@ -1,16 +1,30 @@
 -- The questions of ordering_audit.py for DuckDB, over the views `deliveries` and `events`: the same answers.
 WITH held AS (
     SELECT topic, subscription, key_digest, ledger, entry, batch_index, life, consumer, attempt,
+           deliveries.sent_ns AS given_ns,
            min(gateway) AS gateway,
            min(slot) AS slot,
            min(sent_ns) FILTER (event = 'sent' OR wall_ns - (at_ns - sent_ns) < $around_since_ns) AS sent_ns,
            min(at_ns) FILTER (event <> 'sent') AS ended_ns,
            arg_min(event, at_ns) FILTER (event <> 'sent') AS how,
            min(wall_ns - at_ns) AS ahead_ns,
-           coalesce(bool_or(why = 'given_up'), false) AS given_up
+           coalesce(bool_or(why = 'given_up'), false) AS given_up,
+           coalesce(bool_or(why = 'whole'), false) AS whole
     FROM deliveries
     WHERE wall_ns >= $around_since_ns AND wall_ns < $around_until_ns
     GROUP BY topic, subscription, key_digest, ledger, entry, batch_index, life, consumer, attempt, deliveries.sent_ns
+),
+-- When and how what was not acknowledged of a batch that only goes whole came back, by the batch's delivery.
+rests AS (
+    SELECT topic, subscription, life, ledger, entry, consumer, attempt, sent_ns AS given_ns,
+           min(at_ns) AS rest_ns,
+           arg_min(event, at_ns) AS rest_how
+    FROM deliveries SEMI JOIN (
+        SELECT topic, subscription, life, ledger, entry FROM deliveries
+        WHERE why = 'whole' AND wall_ns >= $around_since_ns AND wall_ns < $around_until_ns
+    ) AS wholes USING (topic, subscription, life, ledger, entry)
+    WHERE event IN ('returned', 'dropped') AND wall_ns >= $around_since_ns AND wall_ns < $around_until_ns
+    GROUP BY ALL
 ),
 markers AS (
     SELECT topic, subscription, life,
@@ -23,6 +37,8 @@ markers AS (
 ),
 in_segments AS (
     SELECT held.*,
+           CASE WHEN how = 'acked' THEN coalesce(rest_how, how) ELSE how END AS back_how,
+           CASE WHEN how = 'acked' THEN coalesce(rest_ns, ended_ns) ELSE ended_ns END AS back_ns,
            sent_ns IS NOT NULL AS was_sent,
            len(list_filter(coalesce(marks, []), lambda mark: mark <= coalesce(sent_ns, ended_ns))) AS segment,
            coalesce(unordered, false) AS unordered,
@@ -31,12 +47,13 @@ in_segments AS (
            coalesce(ended_ns + ahead_ns BETWEEN $since_ns AND $until_ns - 1, false) AS ended_inside,
            concat_ws(':', ledger, entry, batch_index) AS message
     FROM held LEFT JOIN markers USING (topic, subscription, life)
+         LEFT JOIN rests USING (topic, subscription, life, ledger, entry, consumer, attempt, given_ns)
 ),
 by_message AS (
     SELECT *,
            row_number() OVER in_segment AS number,
-           lag(how) OVER in_segment AS before_how,
-           lag(ended_ns) OVER in_segment AS before_ended_ns,
+           CASE WHEN whole THEN lag(back_how) OVER in_segment ELSE lag(how) OVER in_segment END AS before_how,
+           CASE WHEN whole THEN lag(back_ns) OVER in_segment ELSE lag(ended_ns) OVER in_segment END AS before_ended_ns,
            lag(consumer) OVER in_segment AS before_consumer,
            lead(sent_ns) OVER in_segment AS next_sent_ns,
            coalesce(bool_or(how = 'acked') OVER in_life, false) AS acked_in_life,

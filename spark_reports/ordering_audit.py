@@ -7,7 +7,8 @@ acknowledged, given back or dropped there. Five questions, each with its evidenc
 - `inversion`: a message was delivered for the first time after a later one of its key.
 - `never_acked`: what a worker gave back was never delivered again, though later messages of its key were.
 - `never_delivered`: an acknowledgement of what that worker was never sent.
-- `repeated`: a message was delivered again though no worker had returned it and the gateway had not dropped it.
+- `repeated`: a message was delivered again though no worker had returned it and the gateway had not dropped it. What a
+  batch that only goes whole has acknowledged goes again with the rest, when any of the rest had come back.
 
 Compared are times of one `life` of one gateway only, whose clock never goes back. Order is looked at within one run of
 the subscription (a seek or a replay begins another). Subscriptions in the mode `unordered` promise no order: they are
@@ -22,13 +23,16 @@ aggregated is numbers only, because with texts Spark would sort once more.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from spark_reports.columns import message_name, wall_ns_of
 from spark_reports.span import EVERYTHING, Span, nanoseconds
+
+if TYPE_CHECKING:
+    from pyspark.sql.window import WindowSpec
 
 KEY: Final = ("topic", "subscription", "key_digest")
 POSITION: Final = (*KEY, "ledger", "entry", "batch_index")
@@ -38,9 +42,15 @@ BY_KEY: Final = ("key_digest", "topic", "subscription")
 BY_POSITION: Final = ("entry", "ledger", "batch_index", *BY_KEY)
 ENDS: Final = ("acked", "returned", "dropped")
 """How a delivery may end."""
+BACK: Final = ("returned", "dropped")
+"""Ends behind which it is delivered again."""
 GIVEN_UP: Final = "given_up"
 """Why something was returned that is not to be sent again."""
+WHOLE: Final = "whole"
+"""How something was sent that only goes with all of its batch."""
 DELIVERY: Final = (*MESSAGE, "consumer", "attempt")
+OF_BATCH: Final = ("topic", "subscription", "life", "ledger", "entry")
+BATCH_DELIVERY: Final = (*OF_BATCH, "consumer", "attempt", "given_ns")
 
 VIOLATIONS: Final = (
     "violation",
@@ -163,14 +173,16 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
 
     Returns:
         `DELIVERY`, `gateway`, `slot`, `sent_ns` (null if it was never sent), `ended_ns` and `how` (null while it
-        lasts), `ahead_ns` (of the wall clock before the run's), `given_up` (whether that was its last attempt).
+        lasts), `ahead_ns` (of the wall clock before the run's), `given_up` (whether that was its last attempt),
+        `whole` (whether it was sent with a batch that only goes so), and `back_ns` and `back_how`: its end, but of what
+        was acknowledged of such a batch when the rest came back, if it did.
     """
     ended = F.col("event") != "sent"
     sent = ~ended
     how = F.nullif(F.array_position(F.array(*map(F.lit, ENDS)), F.col("event")), F.lit(0))
     if since_ns is not None:
         sent |= wall_ns_of("sent_ns") < F.lit(since_ns)
-    return (
+    held = (
         deliveries.repartition(*KEY)
         .groupBy(*DELIVERY, "gateway", F.col("sent_ns").alias("given_ns"))
         .agg(
@@ -180,9 +192,26 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
             F.min_by(F.when(ended, how), F.when(ended, F.col("at_ns"))).alias("how"),
             F.min(F.col("wall_ns") - F.col("at_ns")).alias("ahead_ns"),
             F.coalesce(F.max(F.col("why") == GIVEN_UP), F.lit(False)).alias("given_up"),
+            F.coalesce(F.max(F.col("why") == WHOLE), F.lit(False)).alias("whole"),
         )
         .withColumn("how", F.try_element_at(F.array(*map(F.lit, ENDS)), F.col("how").cast("int")))
-        .drop("given_ns")
+    )
+    with_rest = (F.col("how") == "acked") & F.col("rest_how").isNotNull()
+    return (
+        held.join(F.broadcast(_rests(deliveries)), list(BATCH_DELIVERY), "left")
+        .withColumn("back_ns", F.when(with_rest, F.col("rest_ns")).otherwise(F.col("ended_ns")))
+        .withColumn("back_how", F.when(with_rest, F.col("rest_how")).otherwise(F.col("how")))
+        .drop("given_ns", "rest_ns", "rest_how")
+    )
+
+
+def _rests(deliveries: DataFrame) -> DataFrame:
+    """When and how what was not acknowledged of a batch that only goes whole came back, by the batch's delivery."""
+    return (
+        deliveries.where(F.col("event").isin(*BACK))
+        .groupBy(*OF_BATCH, "consumer", "attempt", F.col("sent_ns").alias("given_ns"))
+        .agg(F.min("at_ns").alias("rest_ns"), F.min_by("event", "at_ns").alias("rest_how"))
+        .join(deliveries.where(F.col("why") == WHOLE).select(*OF_BATCH).distinct(), list(OF_BATCH), "left_semi")
     )
 
 
@@ -217,8 +246,8 @@ def _by_message(held: DataFrame) -> DataFrame:
     return held.select(
         "*",
         F.row_number().over(in_segment).alias("number"),
-        F.lag("how").over(in_segment).alias("before_how"),
-        F.lag("ended_ns").over(in_segment).alias("before_ended_ns"),
+        _before("how", "back_how", in_segment).alias("before_how"),
+        _before("ended_ns", "back_ns", in_segment).alias("before_ended_ns"),
         F.lag("consumer").over(in_segment).alias("before_consumer"),
         F.lead("sent_ns").over(in_segment).alias("next_sent_ns"),
         F.coalesce(F.max(acked).over(in_life), F.lit(False)).alias("acked_in_life"),
@@ -227,6 +256,11 @@ def _by_message(held: DataFrame) -> DataFrame:
         F.max(was_sent).over(everywhere).alias("sent_at_all"),
         F.coalesce(F.max(acked).over(everywhere), F.lit(False)).alias("acked_at_all"),
     )
+
+
+def _before(of_message: str, of_batch: str, in_segment: WindowSpec) -> Column:
+    """Of the message's delivery before this one; of its batch's, if this one is of the whole batch."""
+    return F.when(F.col("whole"), F.lag(of_batch).over(in_segment)).otherwise(F.lag(of_message).over(in_segment))
 
 
 def _by_time(by_message: DataFrame) -> DataFrame:
@@ -281,7 +315,7 @@ def _questions() -> list[Column]:
     # In a span's rows the first delivery that is there may be one that came again.
     first = was_sent & (F.col("number") == 1) & (F.col("attempt") == 1)
     behind = ordered & first & (F.col("ahead.segment") == F.col("segment")) & (F.col("ahead.place") > _place())
-    back = F.col("before_how").isin("returned", "dropped") & (F.col("before_ended_ns") <= F.col("sent_ns"))
+    back = F.col("before_how").isin(*BACK) & (F.col("before_ended_ns") <= F.col("sent_ns"))
     again = was_sent & (F.col("number") > 1) & ~F.coalesce(back, F.lit(False))
     never_sent = (F.col("how") == "acked") & ~F.array_contains("senders", F.col("consumer"))
     early_us = F.floor((F.col("held.until_ns") - F.col("sent_ns")) / 1_000)

@@ -6,12 +6,19 @@ By both engines, which have to give the same.
 from __future__ import annotations
 
 import random
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 from pyspark.sql import SparkSession
 
+from proxy.journal.digest import KeyDigests
+from spark_reports import duckdb_audit
 from spark_reports.ordering_audit import judge, totals, violations
+from spark_reports.run import opened
+from tests.journal.rig import JournalRig
+from tests.net.subscription_rig import SubscriptionRig
+from tests.net.test_subscription_opaque import encrypted
 from tests.reports.journal_made import MS, Life, by_duckdb, frames
 
 A, B = 11, 22
@@ -119,6 +126,71 @@ def test_a_repetition_without_a_cause_is_found(spark: SparkSession, how: str | N
         Life().sent(10, "w1", message(1), A).dropped(11, "w1", message(1), A).did(20, "w2", message(1), A, attempt=2)
     )
     assert found(spark, moved) == []
+
+
+class Batches(Life):
+    """Of two messages of two keys each, one batch after another."""
+
+    def half_acked(self, entry: int, why: str | None = "whole") -> Self:
+        """A worker acknowledges the first of them, at 11 ms of the batch's own 100."""
+        at = 100 * entry
+        for index, key in enumerate((A, B)):
+            self.sent(at + 10, "w1", message(entry, index), key, why=why)
+        return self.acked(at + 11, "w1", message(entry, 0), A)
+
+    def again(self, entry: int, at: int = 12, attempt: int = 2, why: str | None = "whole") -> Self:
+        """Both are sent and acknowledged once more."""
+        for index, key in enumerate((A, B)):
+            self.sent(100 * entry + at, "w1", message(entry, index), key, attempt=attempt, why=why)
+            self.acked(100 * entry + at + 1, "w1", message(entry, index), key, attempt=attempt)
+        return self
+
+
+def test_a_batch_that_only_goes_whole_comes_whole_when_any_of_it_had_come_back(spark: SparkSession) -> None:
+    """Also what was acknowledged of it; not a batch that can be cut, nor once more, nor when nothing had come back."""
+    life = Batches()
+    life.half_acked(1).returned(112, "w1", message(1, 1), B).again(1)
+    life.half_acked(2).dropped(212, "w1", message(2, 1), B).again(2)
+    assert found(spark, life) == []
+    causes = counted(spark, life)
+    assert (causes["again_after_return"], causes["again_after_drop"]) == (2, 2)
+    life.half_acked(3, None).returned(312, "w1", message(3, 1), B).again(3, why=None)
+    life.half_acked(4).acked(412, "w1", message(4, 1), B).again(4)
+    life.half_acked(5).returned(514, "w1", message(5, 1), B).again(5)
+    life.half_acked(6).returned(612, "w1", message(6, 1), B).again(6).again(6, 20, attempt=3)
+    assert [(row["violation"], row["message"], row["at_ns"] // MS) for row in found(spark, life)] == [
+        ("repeated", "5:3:0", 312),
+        ("repeated", "5:4:0", 412),
+        ("repeated", "5:4:1", 412),
+        ("repeated", "5:5:0", 512),
+        ("repeated", "5:5:1", 512),
+        ("repeated", "5:6:0", 620),
+        ("repeated", "5:6:1", 620),
+    ]
+
+
+@pytest.mark.parametrize("how", ["gives back", "leaves"])
+def test_what_a_gateway_records_of_an_encrypted_batch_is_faultless(tmp_path: Path, how: str) -> None:
+    """Its worker acknowledges a message of it and gives it back, or leaves; the next delivery has all three."""
+    journal = JournalRig(tmp_path, digests=KeyDigests(b"secret"))
+    rig = SubscriptionRig()
+    rig.subscriptions.events.event_recorder = journal.journal
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((0, encrypted([("k", text) for text in (b"0", b"1", b"2")])))
+    worker.ack(0, ack_set=[0b110])
+    rig.clock.advance(1.0)
+    if how == "leaves":
+        heir = rig.worker("b", permits=9)
+        worker.close()
+    else:
+        heir = worker
+        worker.redeliver(0)
+    heir.ack(0)
+    journal.end()
+    report, violated = duckdb_audit.report(opened(str(tmp_path)))
+    assert violated == []
+    assert (report.totals["deliveries"], report.totals["messages"]) == (6, 3)
+    assert report.totals["again_after_return"] == 3
 
 
 def test_what_comes_again_in_another_life_is_no_violation(spark: SparkSession) -> None:
