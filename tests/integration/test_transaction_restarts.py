@@ -1,4 +1,4 @@
-"""Transactions with a restart in their middle, and with an end that the gateway does not see, with Java's client.
+"""Transactions with a restart in their middle, or an end that the gateway does not see, with clients of two languages.
 
 A worker acknowledges a key's first message in a transaction and leaves; another has the key by then. Whatever happens
 before the end, it gets nothing of the key until then, and after an abort the first message first. A gateway that was
@@ -22,6 +22,8 @@ import pytest
 
 from integration import artifacts
 from integration.artifacts import PULSAR_VERSIONS
+from integration.compatibility.clients import go_program
+from integration.errors import ToolMissingError
 from integration.gateway import KeylineGateway, service_url_of
 from integration.java import java
 from integration.replicas import Replicas
@@ -36,15 +38,31 @@ WORD_S = 120.0
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-class JavaWorker:
-    """The program in a process of its own."""
+def java_worker() -> list[str]:
+    """Its command."""
+    libraries = artifacts.ensure(artifacts.TOOLS)
+    return [str(java()), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libraries}/*", str(PROGRAM)]
 
-    def __init__(self, service_url: str, topic: str, coordinator_url: str) -> None:
+
+def go_worker() -> list[str]:
+    """Likewise; without Go there is none, and the test is skipped."""
+    try:
+        return [*go_program(), "worker"]
+    except ToolMissingError as missing:
+        pytest.skip(str(missing))
+
+
+WORKERS = {"java": java_worker, "go": go_worker}
+"""By client: programs that obey the same orders."""
+
+
+class ToldWorker:
+    """One of them in a process of its own."""
+
+    def __init__(self, client: str, service_url: str, topic: str, coordinator_url: str) -> None:
         """Start it; transactions are begun and ended by way of `coordinator_url`."""
-        libraries = artifacts.ensure(artifacts.TOOLS)
-        arguments = [service_url, topic, coordinator_url]
         self._process = subprocess.Popen(
-            [str(java()), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libraries}/*", str(PROGRAM), *arguments],
+            [*WORKERS[client](), service_url, topic, coordinator_url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -84,13 +102,21 @@ class JavaWorker:
 class Scene:
     """A broker with a coordinator, a gateway or several, and two workers of one topic."""
 
-    def __init__(self, broker: PulsarStandalone, *gateways: KeylineGateway, stack: ExitStack, unseen: bool) -> None:
+    def __init__(
+        self,
+        broker: PulsarStandalone,
+        *gateways: KeylineGateway,
+        stack: ExitStack,
+        unseen: bool = False,
+        client: str = "java",
+    ) -> None:
         """With `unseen`, transactions end past the gateway."""
         self.broker, self.gateways = broker, gateways
         self.topic = "persistent://public/default/restarts"
         url = service_url_of(gateways)
         coordinator = broker.service_url if unseen else url
-        self.first, self.second = (stack.enter_context(JavaWorker(url, self.topic, coordinator)) for _ in range(2))
+        made = (ToldWorker(client, url, self.topic, coordinator) for _ in range(2))
+        self.first, self.second = map(stack.enter_context, made)
 
     def send(self, *texts: str, key: str = "k") -> None:
         """Messages of a key."""
@@ -145,7 +171,7 @@ def test_a_broker_is_killed_in_the_middle(
 ) -> None:
     """It keeps what is pending, and so does the gateway."""
     broker = start_pulsar(transactions=True)
-    scene = Scene(broker, start_gateway(broker), stack=stack, unseen=False)
+    scene = Scene(broker, start_gateway(broker), stack=stack)
     scene.begin()
     broker.kill()
     broker.start()
@@ -178,14 +204,16 @@ def test_an_end_past_the_gateway_is_seen_at_the_broker(
 
 
 @pytest.mark.parametrize("end", ["abort", "commit"])
-@pytest.mark.parametrize("version", PULSAR_VERSIONS)
+@pytest.mark.parametrize(
+    ("version", "client"), [*((version, "java") for version in PULSAR_VERSIONS), (PULSAR_VERSIONS[0], "go")]
+)
 def test_a_gateway_is_killed_in_the_middle(
-    end: str, version: str, start_pulsar: StartPulsar, start_gateway: StartGateway, stack: ExitStack
+    end: str, version: str, client: str, start_pulsar: StartPulsar, start_gateway: StartGateway, stack: ExitStack
 ) -> None:
     """The next one waits."""
     broker = start_pulsar(version, transactions=True)
     gateway = start_gateway(broker)
-    scene = Scene(broker, gateway, stack=stack, unseen=False)
+    scene = Scene(broker, gateway, stack=stack, client=client)
     scene.begin()
     gateway.kill()
     gateway.start()
@@ -200,7 +228,7 @@ def test_an_owner_is_killed_in_the_middle(
     broker = start_pulsar(transactions=True)
     replicas = Replicas(stack, broker, tmp_path)
     replicas.start(2)
-    scene = Scene(broker, *replicas.gateways, stack=stack, unseen=False)
+    scene = Scene(broker, *replicas.gateways, stack=stack)
     scene.begin()
     owner = next(each for each in replicas.gateways if each.workers(scene.topic, "s"))
     owner.kill()
@@ -213,7 +241,7 @@ def test_a_killed_gateway_loses_nothing(
     """One that does not ask does not know what is in transactions: what is aborted comes, and behind newer ones."""
     broker = start_pulsar(transactions=True)
     gateway = start_gateway(broker, takeover_wait_s="0")
-    scene = Scene(broker, gateway, stack=stack, unseen=False)
+    scene = Scene(broker, gateway, stack=stack)
     scene.begin()
     gateway.kill()
     gateway.start()

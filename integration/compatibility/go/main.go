@@ -1,5 +1,6 @@
 // Command go-probe tries features of the official Go client. Arguments: service URL, prefix of topics, directory of
-// keys, features; the token is in the environment. It prints what the Python program beside it prints.
+// keys, features; the token is in the environment. It prints what the Python program beside it prints. If the first
+// argument is "worker", it is a worker that is told what to do.
 package main
 
 import (
@@ -27,6 +28,13 @@ type outcome struct {
 }
 
 func main() {
+	if os.Args[1] == "worker" {
+		if err := work(os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	place := place{os.Args[1], os.Args[2], os.Args[3], os.Getenv("KEYLINE_PROBE_TOKEN")}
 	known := maps.Clone(keyShared)
 	maps.Copy(known, others)
