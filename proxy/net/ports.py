@@ -315,3 +315,14 @@ class BrokerDirectory(Protocol):
 
     def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
         """Look the topic up, following redirects, and hand over a connected link, or why there is none."""
+
+
+class BrokersTwice(BrokerDirectory, Protocol):
+    """The same, over either of two sets of connections."""
+
+    @property
+    def apart(self) -> BrokerDirectory:
+        """The same brokers, over connections that are read even while those with messages are not.
+
+        For what must get through before the gateway has room again.
+        """

@@ -56,12 +56,17 @@ ENTRIES = (
 
 
 class AnyTopicBrokers:
-    """Implements `ports.BrokerDirectory`: every topic is at one broker, which answers by itself."""
+    """Implements `ports.BrokersTwice`: every topic is at one broker, which answers by itself."""
 
     def __init__(self, clock: FakeClock) -> None:
         """No connection is lost yet."""
         self._clock = clock
         self.link = FakeBrokerLink(clock)
+
+    @property
+    def apart(self) -> AnyTopicBrokers:
+        """Over the same connection."""
+        return self
 
     def locate(self, topic: str, found: Callable[[FakeBrokerLink | Exception], None]) -> None:
         """As the port says."""

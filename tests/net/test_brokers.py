@@ -327,3 +327,27 @@ def test_the_probe_asks_again_and_keeps_the_last_answer() -> None:
         "None",
         "no route to host",
     ]
+
+
+def test_what_goes_apart_has_connections_of_its_own() -> None:
+    """Lookups, too; they are read while the others are not, and are counted and closed with them."""
+    bench = Bench()
+    bench.locate()
+    bench.brokers.apart.locate(TOPIC, bench.found.append)
+    one, other = [shake_hands(attempt) for attempt in bench.connector.attempts]
+    for transport in (one, other):
+        transport.deliver(lookup_answer(bench.lookup(transport).request_id, "pulsar://one:6650"))
+    first, second = bench.link(0), bench.link(1)
+    assert first is not second
+    first.pause_reading(bench)
+    assert (one.reading, other.reading) == (False, True)
+    statistics = bench.brokers.statistics()
+    assert (statistics.lookups_total, statistics.connections["ready"]) == (2, 2)
+    gone: list[bool] = []
+    bench.brokers.close(lambda: gone.append(True))
+    bench.clock.settle()
+    assert gone == [True]
+    assert not any(bench.brokers.statistics().connections.values())
+    bench.brokers.apart.locate(TOPIC, bench.found.append)
+    bench.clock.settle()
+    assert isinstance(bench.found[-1], UpstreamUnavailable)

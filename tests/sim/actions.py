@@ -143,6 +143,8 @@ class Actions:
             world.cluster.consumers.remove(consumer)
         world.network.kill(broker.process)
         if world.cluster.owner == broker.address:
+            for topic in world.cluster.own_topics.values():
+                topic.begin()
             world.cluster.owner = dice.choice(world.cluster.addresses)
             world.cluster.load()
         world.advance(dice.expovariate(1.0) * RESTART_S)

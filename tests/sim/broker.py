@@ -1,4 +1,4 @@
-"""A made-up broker that speaks the real protocol: one process of a cluster that serves one topic.
+"""A made-up broker that speaks the real protocol: one process of a cluster that serves one topic, and its dead letters.
 
 It keeps to what brokers do where a gateway can tell: permits that fall below zero by a batch, redelivery in order
 after a reconnect, ack sets of entries acknowledged in part, a limit of unacknowledged messages per consumer, draining
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import Transport
     from tests.sim.cluster import Cluster
     from tests.sim.machine import Event, Process
+    from tests.sim.own_topics import OwnTopic
     from tests.sim.storage import Storage
 
 T = pb.BaseCommand
@@ -39,7 +40,11 @@ class BrokerSession:
         self._heard = True
         self._timer: Event | None = None
         self._requests: deque[pb.BaseCommand] = deque()
+        self._tails: deque[bytes] = deque()
+        """What those of them that are SENDs publish."""
         self._busy = False
+        self._produced: dict[int, OwnTopic] = {}
+        """By the producer's id."""
 
     # ---- ports.Receiver
 
@@ -52,6 +57,8 @@ class BrokerSession:
         """As the port says."""
         self._heard = True
         for frame in self._feed(data):
+            if frames.frame_type(frame) == T.SEND:
+                self._tails.append(frame[frames.payload_start(frame) :])
             self._take(frames.parse_command(frame))
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - mirrors the port
@@ -64,6 +71,8 @@ class BrokerSession:
             self._timer.cancel()
         self._remove(lambda consumer: consumer.session is self)
         self._requests.clear()
+        for topic in self._produced.values():
+            topic.drop(self)
 
     # ---- commands
 
@@ -106,9 +115,12 @@ class BrokerSession:
             self._later()
         dice, manners = self.cluster.dice, self.cluster.manners
         body = _body(command)
-        refused = dice.random() < manners.refuse_chance and command.type != T.CLOSE_CONSUMER
+        tail = self._tails.popleft() if command.type == T.SEND else b""
+        refused = dice.random() < manners.refuse_chance and command.type not in {T.CLOSE_CONSUMER, T.CLOSE_PRODUCER}
         if refused:
             answer = _refusal(command, pb.ServiceNotReady, "not now")
+        elif command.type == T.SEND:
+            answer = self._publish(body, tail)
         else:
             answer = self._HANDLERS[command.type](self, body)
         told = answer and (dice.random() >= manners.forget_answer_chance or command.type == T.LOOKUP)
@@ -158,6 +170,25 @@ class BrokerSession:
         self._remove(lambda consumer: consumer.session is self and consumer.consumer_id == body.consumer_id)
         return commands.success(body.request_id)
 
+    def _producer(self, body: Any) -> bytes:
+        if self.cluster.owner != self.broker.address:
+            return commands.error(body.request_id, pb.ServiceNotReady, "the topic is not served here")
+        topic = self._produced[body.producer_id] = self.broker.own_topic(body.topic)
+        topic.produce(self, pb.BaseCommand(type=T.PRODUCER, producer=body))
+        return b""
+
+    def _close_producer(self, body: Any) -> bytes:
+        topic = self._produced.pop(body.producer_id, None)
+        if topic is None:
+            return commands.success(body.request_id)
+        topic.produce(self, pb.BaseCommand(type=T.CLOSE_PRODUCER, close_producer=body))
+        return b""
+
+    def _publish(self, body: Any, tail: bytes) -> bytes:
+        """What comes for a producer that was closed is ignored: its client has not heard of that."""
+        topic = self._produced.get(body.producer_id)
+        return receipt(topic, body, tail) if topic is not None and topic.may_send(self, body.producer_id) else b""
+
     def _last_message_id(self, body: Any) -> bytes:
         return self._last_of(self.cluster.storage, body.request_id)
 
@@ -188,6 +219,8 @@ class BrokerSession:
         T.CLOSE_CONSUMER: _close_consumer,
         T.GET_LAST_MESSAGE_ID: _last_message_id,
         T.SEEK: _seek,
+        T.PRODUCER: _producer,
+        T.CLOSE_PRODUCER: _close_producer,
     }
 
     # ---- within
@@ -238,6 +271,10 @@ class Broker:
         self.on_seek = on_seek
         self._due = False
 
+    def own_topic(self, name: str) -> OwnTopic:
+        """One of the gateways' own."""
+        return self.cluster.own_topics[name]
+
     def accept(self, peer: str) -> BrokerSession:
         """A client has connected."""
         _ = peer
@@ -255,6 +292,13 @@ class Broker:
             self.cluster.dispatch()
 
 
+def receipt(topic: OwnTopic, body: Any, tail: bytes) -> bytes:
+    """The answer to a SEND, once its message is stored."""
+    answer = pb.CommandSendReceipt(producer_id=body.producer_id, sequence_id=body.sequence_id)
+    answer.message_id.ledgerId, answer.message_id.entryId = topic.publish(tail)
+    return frames.encode_command(pb.BaseCommand(type=T.SEND_RECEIPT, send_receipt=answer))
+
+
 def _body(command: pb.BaseCommand) -> Any:
     return getattr(command, T.DESCRIPTOR.fields_by_number[command.type].name)
 
@@ -263,6 +307,10 @@ def _refusal(command: pb.BaseCommand, code: int, message: str) -> bytes:
     body = _body(command)
     if command.type == T.ACK:
         return commands.ack_response(body.consumer_id, body.request_id, code, message)  # type: ignore[arg-type]
+    if command.type == T.SEND:
+        wrong = pb.CommandSendError(producer_id=body.producer_id, sequence_id=body.sequence_id, message=message)
+        wrong.error = code  # type: ignore[assignment]
+        return frames.encode_command(pb.BaseCommand(type=T.SEND_ERROR, send_error=wrong))
     if command.type == T.LOOKUP:
         answer = pb.CommandLookupTopicResponse(request_id=body.request_id, error=code, message=message)  # type: ignore[arg-type]
         answer.response = pb.CommandLookupTopicResponse.Failed

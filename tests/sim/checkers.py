@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tests.sim.connection import End
+    from tests.sim.dead_letters import DeadLetters
     from tests.sim.storage import Entry, Storage
 
 T = pb.BaseCommand
@@ -85,6 +86,8 @@ class Model:
         """Messages that were given back, to when they may come again."""
         self._excused = storage.astray if mixed else frozenset[int]()
         self.forbidden = Forbidden()
+        self.dead_letters: DeadLetters | None = None
+        """Where messages go that have used their attempts, if they do."""
         self._storage = storage
         self._ordered = ordered
         self.connections: dict[End, Connection] = {}
@@ -125,6 +128,8 @@ class Model:
         self.acked_in_life.clear()
         self.opaque_in_life.clear()
         self.retry_at.clear()
+        if self.dead_letters is not None:
+            self.dead_letters.new_life()
         if self._moves:
             self._moves -= 1
             entries = self._storage.entries
@@ -158,10 +163,10 @@ class Model:
         self._excused_acks |= self.forgotten
 
     def acked_at_broker(self, entry: Entry, bits: int) -> None:
-        """G3: nothing is acknowledged at the broker that no worker acknowledged."""
+        """G3: nothing is acknowledged at the broker that no worker acknowledged, but for what another topic has."""
         for place, number in enumerate(entry.numbers):
             if bits >> place & 1:
-                if not self.was_acked(number):
+                if not (self.was_acked(number) or self._is_dead_letter(number)):
                     if self._kept_elsewhere(number):
                         continue
                     raise Violation(f"G3: message {number} was acknowledged at the broker, by no worker")
@@ -172,6 +177,15 @@ class Model:
     def was_acked(self, number: int) -> bool:
         """Whether a worker acknowledged the message, and meant to."""
         return number in self._acked_ever and number in self.meant
+
+    def _is_dead_letter(self, number: int) -> bool:
+        """Whether the dead letter topic has the message; one that this life sent there is acknowledged by it now."""
+        topic = self.dead_letters
+        if topic is None or not topic.has(number):
+            return False
+        if topic.gave_up(number):
+            self.acked_in_life.add(number)
+        return True
 
     def _may_come_again(self, number: int) -> bool:
         """Whether the message may be delivered after it was acknowledged, though its owner is the same."""
@@ -243,6 +257,8 @@ class Model:
         seat.received += len(numbers)
         for number in numbers:
             self._check_delivery(seat, number, opaque=opaque)
+            if self.dead_letters is not None:
+                self.dead_letters.delivered(seat, number, anew=self.unsettled or number in self._excused_acks)
             self.holder[number] = seat
             self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
         seat.held[place] = list(numbers)
@@ -429,6 +445,8 @@ class Model:
         """These are given back by a worker that wants them again."""
         if self.keys.retry_delay_s:
             self.retry_at.update((number, self._now() + self.keys.retry_delay_s) for number in numbers if number >= 0)
+        if self.dead_letters is not None:
+            self.dead_letters.given_back(numbers)
 
     def _release(self, seat: Seat, place: tuple[int, int]) -> None:
         seat.sent_at.pop(place, None)
@@ -450,6 +468,8 @@ class Model:
                 self._end(connection, seat)
 
     def _end(self, connection: Connection, seat: Seat) -> None:
+        if self.dead_letters is not None:
+            self.dead_letters.left_behind(seat.held.values())
         for place in list(seat.held):
             self._release(seat, place)
         if connection.seats.get(seat.consumer_id) is seat:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import random
 
     from tests.sim.broker import BrokerSession
+    from tests.sim.own_topics import OwnTopic
     from tests.sim.storage import Entry, Storage
 
 T = pb.BaseCommand
@@ -50,6 +51,8 @@ class Cluster:
         """Address of the broker that serves the topic."""
         self.manners = manners
         self.consumers: list[Consumer] = []
+        self.own_topics: dict[str, OwnTopic] = {}
+        """Those that the gateway writes, by name; who serves the topic serves them."""
         self.on_close: Callable[[], object] = list
         """Called when consumers are closed by the broker's own will, or it does not tell where the cursor stands."""
         self.deleted = False
@@ -100,6 +103,8 @@ class Cluster:
             self.on_forgot(self.storage.go_back())
             if self._behind or not self._told:
                 self.on_close()
+        for topic in self.own_topics.values():
+            topic.unload()
         self.owner = self.dice.choice(self.addresses)
         self.load()
 
@@ -172,6 +177,7 @@ class Consumer:
         body.message_id.partition = -1
         if entry.redeliveries:
             body.redelivery_count = entry.redeliveries
+            entry.redeliveries_max = max(entry.redeliveries_max, entry.redeliveries)
         if entry.unacked != entry.whole:
             body.ack_set.append(entry.unacked)
         self.session.send(frames.encode_message(command.SerializeToString(), entry.tail))

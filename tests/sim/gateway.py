@@ -149,8 +149,8 @@ class WakeUps:
             return  # only the broker has its bytes, and will send them
         beginner = self._began(number)
         if beginner is not None:
-            if self._waits_for_retry(gateway, subscription, slot):
-                return
+            if slot in dispatcher.diversions.held or self._waits_for_retry(gateway, subscription, slot):
+                return  # another of the key, on its way or in its pause, goes on without this worker
             if beginner.permits > 0 and beginner.end.writable:
                 raise Violation(f"G6: piece {number} of a message waits that {beginner.name} has begun")
             return

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.groups.mutants import MUTANTS as OF_GROUPS
+from tests.sim.dead_letter_mutants import MUTANTS as DEAD_LETTER_MUTANTS
 from tests.sim.deployment.mutants import MUTANTS as OF_OWNERS
 from tests.sim.lease_mutants import MUTANTS as LEASE_MUTANTS
 from tests.sim.monitor_mutants import MUTANTS as MONITOR_MUTANTS
@@ -170,6 +171,7 @@ MUTANTS = (
         "        if name in services.orders.of(key).drained:\n",
     ),
     *LEASE_MUTANTS,
+    *DEAD_LETTER_MUTANTS,
     Mutant(
         "a window has room for one message more",
         TARGETS,

@@ -36,6 +36,8 @@ class Entry:
     unacked: int
     """A bit a message, as the broker stores it."""
     redeliveries: int = 0
+    redeliveries_max: int = 0
+    """The most that a gateway was ever told of."""
     held: bool = False
     """Sent to a consumer that has not acknowledged it whole."""
     outer_key: str = ""

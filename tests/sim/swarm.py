@@ -49,6 +49,9 @@ FAULTS = (
     "seek",
     "long_silence",
 )
+DEAD_LETTER_AFTER = (0, 0, 0, 0, 0, 1, 2, 3)
+POISONED_ONE_IN = (3, 10, 30)
+"""Of so many messages one is given back by all workers, where that is what dead letters come from."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
     mode, selector = dice.choice(MODES), dice.choice(SELECTORS)
     small = dice.random() < 0.3
     lease_ms = random.Random(f"{seed}/lease").choice((0, 0, 0, 200, 3_000))  # noqa: S311 - as above
+    dead_letter_after, poisoned_one_in = _dead_letters(seed) if mode != "unordered" else (0, 0)
     return Swarm(
         seed=str(seed),
         steps=steps,
@@ -99,7 +103,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         workers_max=dice.choice((1, 2, 4, 7)),
         backlog=dice.choice((0, 0, 0, 400)),
         names=dice.choice((2, 10)),
-        tempers=tuple(patient(_temper(dice), lease_ms) for _ in range(3)),
+        tempers=tuple(_failing(patient(_temper(dice), lease_ms), poisoned_one_in) for _ in range(3)),
         weather=Weather(
             delay_s=dice.choice((0.0, 0.0005, 0.02)),
             cut_chance=dice.choice((0.0, 0.1, 0.5)),
@@ -119,6 +123,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
             reconnect_backoff_max_ms=2_000,
             key_shared_unblocking_interval_ms=_interval_ms(seed),
             key_window=random.Random(f"{seed}/window").choice((0, 0, 0, 1, 1, 2, 5)),  # noqa: S311 - as above
+            dead_letter_after=dead_letter_after,
             retry_delay_ms=random.Random(f"{seed}/retry").choice((0, 0, 0, 5, 400)),  # noqa: S311 - as above
             ack_lease_ms=0 if mode == "unordered" else lease_ms,
             quarantine_after=random.Random(f"{seed}/quarantine").choice((0, 1, 3)),  # noqa: S311 - as above
@@ -144,6 +149,13 @@ def _openings(dice: random.Random) -> OpeningLimits:
 def _exclusion(seed: int | str) -> tuple[str, ...]:
     """A later fault, drawn apart, so that the other draws of a seed stay what they were."""
     return ("operator_exclude",) if random.Random(f"{seed}/exclude").random() < 0.2 else ()  # noqa: S311 - as above
+
+
+def _dead_letters(seed: int | str) -> tuple[int, int]:
+    """After how many attempts, off in most worlds; and of how many messages one is poisoned."""
+    dice = random.Random(f"{seed}/dead")  # noqa: S311 - as above
+    attempts = dice.choice(DEAD_LETTER_AFTER)
+    return attempts, dice.choice(POISONED_ONE_IN) if attempts else 0
 
 
 def _interval_ms(seed: int | str) -> int:
@@ -173,6 +185,11 @@ def _temper(dice: random.Random) -> Temper:
 def patient(temper: Temper, lease_ms: int) -> Temper:
     """Where there is a lease, some of what is never acknowledged is not for want of asking."""
     return replace(temper, extends_s=0.7 * lease_ms / 1_000) if lease_ms else temper
+
+
+def _failing(temper: Temper, poisoned_one_in: int) -> Temper:
+    """One that cannot work at some messages; as it was if there are none."""
+    return replace(temper, poisoned_one_in=poisoned_one_in) if poisoned_one_in else temper
 
 
 def _manners(dice: random.Random) -> Manners:

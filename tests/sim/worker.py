@@ -61,6 +61,8 @@ class Temper:
     """That a delivery is never acknowledged."""
     nack_chance: float = 0.0
     """That it is asked for again instead."""
+    poisoned_one_in: int = 0
+    """Of so many messages it asks for one again each time, by their number; 0 is of none."""
     twice_chance: float = 0.0
     """That it is acknowledged twice, the second time late."""
     foreign_chance: float = 0.0
@@ -364,8 +366,10 @@ class Worker:
                 self._later(temper.extends_s, partial(self._extend, EXTENSIONS))
             return
         think_s = dice.expovariate(1.0) * temper.think_s
+        each = temper.poisoned_one_in
+        poisoned = bool(each) and any(number % each == 0 for delivery in deliveries for number in delivery.numbers)
         for delivery in deliveries:
-            if draw < temper.stuck_chance + temper.nack_chance:
+            if poisoned or draw < temper.stuck_chance + temper.nack_chance:
                 self._later(think_s, partial(self._nack, delivery))
             else:
                 self._plan_ack(delivery, think_s)

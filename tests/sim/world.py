@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from proxy.core.key_policy import NO_POLICY
 from proxy.net.subscription.openings import Openings
+from proxy.net.subscription.own_topics import dead_letter_topic
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.background import Background
 from tests.sim.broker import Broker
 from tests.sim.checkers import Model, Violation
 from tests.sim.cluster import GOOD_MANNERS, Cluster
 from tests.sim.connection import End, Tap, Weather
+from tests.sim.dead_letters import DeadLetters
 from tests.sim.gateway import Gateway, WakeUps
 from tests.sim.machine import Process, Schedule
 from tests.sim.network import Listener, Network
@@ -55,10 +57,12 @@ class Outcome:
     """Turns of the gateway at whose end everything that waits was asked why."""
     compared: int
     """Turns at whose end the numbers it shows were counted anew."""
+    dead_letters: int
+    """Messages that were given up."""
 
 
 class Edge(Tap):
-    """Watches the gateway's connections with workers."""
+    """Watches the gateway's connections with workers, and what it sends to brokers."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -72,6 +76,8 @@ class Edge(Tap):
         """As the base says."""
         if end in self._model.connections:
             self._model.wrote(end, data)
+        elif self._model.dead_letters is not None and end.process.name == "gateway":
+            self._model.dead_letters.wrote(end, data)
 
     def arrives(self, end: End, data: bytes) -> None:
         """As the base says."""
@@ -112,6 +118,11 @@ class World:
         self.cluster.on_close = self.model.consumer_closed
         self.cluster.on_forgot = self.model.forgot
         self.cluster.behind = lambda: bool(self.model.forgotten)
+        attempts = swarm.settings.key_policy().dead_letter_after
+        if attempts:
+            name = dead_letter_topic(swarm.settings.dead_letter_topic, TOPIC, SUBSCRIPTION)
+            self.model.dead_letters = DeadLetters(name, self.model, self.storage, attempts)
+            self.cluster.own_topics[name] = self.model.dead_letters
         self.brokers = [self._start_broker(address) for address in addresses]
         self.workers: list[Worker] = []
         self._seen: list[tuple[int, int, list[int]]] = []
@@ -197,6 +208,7 @@ class World:
             self.schedule.digest,
             self.wake_ups.looked,
             self.numbers.looked,
+            self.model.dead_letters.total if self.model.dead_letters is not None else 0,
         )
 
     def heal(self, actions: Actions) -> None:
@@ -235,6 +247,8 @@ class World:
             raise Violation(f"leak: {subscriptions._bytes_held} bytes held, {len(subscriptions._subscriptions)} left")
         if self.cluster.consumers:
             raise Violation("leak: a consumer was left behind at the broker")
+        if self.model.dead_letters is not None:
+            self.model.dead_letters.check_end()
         waiting = {worker.name: sorted(worker.unanswered) for worker in self.workers if worker.unanswered}
         if any(worker.unanswered and not worker.process.dead for worker in self.workers):
             raise Violation(f"requests that were never answered: {waiting}")

@@ -4,6 +4,9 @@ Many subscriptions look for the same topic at once when a broker restarts, and e
 address: so a topic is looked up once for all who wait, then each is dealt a connection.
 
 Retry and backoff belong to the caller, who alone knows how urgent its work is.
+
+Connections on which messages come are not read while the gateway holds too much (`subscription.directory`). What makes
+room goes apart from them, over connections of its own, which are opened with the first that is wanted.
 """
 
 from __future__ import annotations
@@ -31,17 +34,35 @@ _STOPPING = "the gateway is stopping"
 Found = Callable[["BrokerLink | Exception"], None]
 
 
+def _nothing() -> None:
+    """There was no connection to wait for."""
+
+
+def _the_second_time(call: Callable[[], None]) -> Callable[[], None]:
+    """Calls it when it was called twice itself."""
+    called = False
+
+    def once_more() -> None:
+        nonlocal called
+        if called:
+            call()
+        called = True
+
+    return once_more
+
+
 def _untold(_service_url: str) -> None:
     """Ignores the result."""
 
 
 class Brokers:
-    """Implements `ports.BrokerDirectory`."""
+    """Implements `ports.BrokersTwice`."""
 
     def __init__(
         self, connector: Connector, clock: Clock, settings: BrokerSettings, named: Callable[[str], None] = _untold
     ) -> None:
         """Open nothing yet. `named` hears the service URL of every broker that a lookup led to."""
+        self._connector = connector
         self._clock = clock
         self._settings = settings
         self._pool = BrokerPool(connector, clock, settings)
@@ -50,6 +71,16 @@ class Brokers:
         self._named = named
         self._lookups = self._lookup_failures = 0
         self._closed = False
+        self._apart: Brokers | None = None
+
+    @property
+    def apart(self) -> Brokers:
+        """As the port says; closed, and counted, with this one."""
+        if self._apart is None:
+            self._apart = Brokers(self._connector, self._clock, self._settings, self._named)
+            if self._closed:
+                self._apart.close(_nothing)
+        return self._apart
 
     def locate(self, topic: str, found: Found) -> None:
         """Look the topic up and hand over a connected link, in a later turn of the loop.
@@ -88,11 +119,12 @@ class Brokers:
     def statistics(self) -> BrokersStatistics:
         """Freeze what is worth seeing."""
         states = Counter(self._pool.states())
-        return BrokersStatistics(
+        own = BrokersStatistics(
             lookups_total=self._lookups,
             lookup_failures_total=self._lookup_failures,
             connections={state.value: states[state] for state in State},
         )
+        return own if self._apart is None else own.plus(self._apart.statistics())
 
     def close(self, gone: Callable[[], None]) -> None:
         """Close every connection once its queue is sent, and refuse from now on; lookups that wait fail.
@@ -100,6 +132,9 @@ class Brokers:
         `gone` is called when the last connection is closed, perhaps at once.
         """
         self._closed = True
+        if self._apart is not None:
+            gone = _the_second_time(gone)
+            self._apart.close(gone)
         self._pool.close(_STOPPING, gone)
 
     def _refusal(self) -> KeylineError | None:

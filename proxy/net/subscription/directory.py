@@ -3,7 +3,7 @@
 The gateway's bytes are bounded twice. Each subscription stops granting permits when its own budget is spent; that is
 an estimate, made before the messages are seen. The hard stop is here: when all of them together hold more than the
 gateway may, nothing is read from brokers until workers gave back a tenth of it. Acks do not need that reading to go
-out, so the stop always ends.
+out, and dead letters and parked keys have connections of their own, so the stop always ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from proxy.core.transactions import TransactionId
-    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
+    from proxy.net.ports import BrokerLink, BrokersTwice, Clock, WorkerLink, WorkerPort
     from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.owned import Ownership
     from proxy.net.subscription.settings import SubscriptionSettings
@@ -51,7 +51,7 @@ class Subscriptions:
 
     def __init__(
         self,
-        brokers: BrokerDirectory,
+        brokers: BrokersTwice,
         clock: Clock,
         settings: SubscriptionSettings,
         openings: Openings,

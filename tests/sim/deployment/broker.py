@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
-from tests.sim.broker import Broker, BrokerSession
+from tests.sim.broker import Broker, BrokerSession, receipt
 from tests.sim.cluster import Cluster, Consumer
-from tests.sim.deployment.own_topics import OwnTopic, Reader
+from tests.sim.own_topics import OwnTopic, Reader
 from tests.sim.worker import SUBSCRIPTION
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class DeploymentSession(BrokerSession):
     def __init__(self, broker: DeploymentBroker) -> None:
         super().__init__(broker)
         self._consumers: dict[int, Occupant] = {}
-        self._produced: dict[int, OwnTopic] = {}
         self._looking: dict[int, Callable[[], None]] = {}
         """Who waits for a sign of life of this connection, by number: what to do when there is none."""
         self._looks = 0
@@ -108,22 +107,7 @@ class DeploymentSession(BrokerSession):
             assert self._transport is not None
             self._transport.abort()
             return
-        ledger, entry = topic.publish(frame[frames.payload_start(frame) :])
-        receipt = pb.CommandSendReceipt(producer_id=body.producer_id, sequence_id=body.sequence_id)
-        receipt.message_id.ledgerId, receipt.message_id.entryId = ledger, entry
-        self.send(frames.encode_command(pb.BaseCommand(type=T.SEND_RECEIPT, send_receipt=receipt)))
-
-    def _producer(self, body: Any) -> bytes:
-        topic = self._produced[body.producer_id] = self.broker.own_topic(body.topic)
-        topic.produce(self, pb.BaseCommand(type=T.PRODUCER, producer=body))
-        return b""
-
-    def _close_producer(self, body: Any) -> bytes:
-        topic = self._produced.pop(body.producer_id, None)
-        if topic is None:
-            return commands.success(body.request_id)
-        topic.produce(self, pb.BaseCommand(type=T.CLOSE_PRODUCER, close_producer=body))
-        return b""
+        self.send(receipt(topic, body, frame[frames.payload_start(frame) :]))
 
     def _subscribe(self, body: Any) -> bytes:
         if body.read_compacted and body.subType == pb.CommandSubscribe.Shared:
@@ -225,8 +209,6 @@ class DeploymentSession(BrokerSession):
         T.GET_LAST_MESSAGE_ID: _last_message_id,
         T.SEEK: _seek,
         T.UNSUBSCRIBE: _unsubscribe,
-        T.PRODUCER: _producer,
-        T.CLOSE_PRODUCER: _close_producer,
     }
 
     # ---- within

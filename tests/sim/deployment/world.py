@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.sim.connection import End
     from tests.sim.deployment.draw import DeploymentSwarm
     from tests.sim.deployment.faults import DeploymentActions
-    from tests.sim.deployment.own_topics import OwnTopic
+    from tests.sim.own_topics import OwnTopic
 
 BROKER = "pulsar://broker:6650"
 HEAL_S = 300.0

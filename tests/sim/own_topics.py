@@ -1,4 +1,4 @@
-"""The topics that gateways have for themselves, as a broker keeps them: the deployment's record, and their mail.
+"""The topics that gateways write for themselves, as a broker keeps them: dead letters, the deployment's record, mail.
 
 Producers are those of `tests.net.model_topic`, which is checked against real brokers: one alone, those that wait for
 it, and one that takes it away. A topic that stores nothing gives what comes to those who read then, as far as they have
@@ -15,7 +15,7 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.net.model_topic import Connection, ModelTopic
 
 if TYPE_CHECKING:
-    from tests.sim.deployment.broker import DeploymentSession
+    from tests.sim.broker import BrokerSession
 
 T = pb.BaseCommand
 LEDGER = 3
@@ -27,7 +27,7 @@ class Reader:
     """A consumer of one of these topics."""
 
     topic: OwnTopic
-    session: DeploymentSession
+    session: BrokerSession
     consumer_id: int
     subscription: str
     durable: bool
@@ -47,16 +47,16 @@ class OwnTopic:
         self.readers: dict[str, Reader] = {}
         """By subscription: each has one consumer."""
         self._producers = ModelTopic()
-        self._connections: dict[DeploymentSession, Connection] = {}
+        self._connections: dict[BrokerSession, Connection] = {}
 
     # ---- producers
 
-    def produce(self, session: DeploymentSession, command: pb.BaseCommand) -> None:
+    def produce(self, session: BrokerSession, command: pb.BaseCommand) -> None:
         """PRODUCER or CLOSE_PRODUCER; what it changes for others they are told."""
         self._producers.take(self._connections.setdefault(session, Connection()), command)
         self._tell()
 
-    def may_send(self, session: DeploymentSession, producer_id: int) -> bool:
+    def may_send(self, session: BrokerSession, producer_id: int) -> bool:
         """Whether this producer stands: one that was fenced is not told so."""
         connection = self._connections.get(session)
         handle = None if connection is None else connection.producers.get(producer_id)
@@ -75,7 +75,7 @@ class OwnTopic:
 
     # ---- consumers
 
-    def subscribe(self, session: DeploymentSession, body: pb.CommandSubscribe) -> Reader:
+    def subscribe(self, session: BrokerSession, body: pb.CommandSubscribe) -> Reader:
         """A consumer more, of a subscription without one."""
         begin = len(self.entries)
         if body.HasField("start_message_id"):
@@ -132,9 +132,9 @@ class OwnTopic:
         self._producers.unload()
         self._tell()
         for reader in list(self.readers.values()):
-            reader.session.close_consumer(reader)
+            reader.session.close_consumer(reader)  # type: ignore[attr-defined]
 
-    def drop(self, session: DeploymentSession) -> None:
+    def drop(self, session: BrokerSession) -> None:
         """A connection is gone."""
         for reader in [reader for reader in self.readers.values() if reader.session is session]:
             self.leave(reader)

@@ -1,0 +1,98 @@
+"""Faults of dead letters, for `mutants`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.sim.mutant import Mutant
+
+CORE: Final = "proxy/core/diversion.py"
+ATTEMPTS: Final = "proxy/core/diversions.py"
+TOPIC: Final = "proxy/net/subscription/dead_letters.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "dead letters: a worker whose join gate opens is served while a slot is blocked by nothing",
+        CORE,
+        "        dispatcher.forget_blocked(slot)\n"
+        "    complete(dispatcher, part, now)\n"
+        "    dispatcher.chunked.give_up(part)\n"
+        "    if slot not in diversions.held:\n",
+        "        pass\n"
+        "    complete(dispatcher, part, now)\n"
+        "    dispatcher.chunked.give_up(part)\n"
+        "    if not parts:\n"
+        "        dispatcher.forget_blocked(slot)\n"
+        "    elif slot not in diversions.held:\n",
+    ),
+    Mutant(
+        "dead letters: what waits behind one is not looked at when it has arrived",
+        CORE,
+        "        dispatcher.settle((slot,), now)\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "dead letters: a message has one attempt more",
+        ATTEMPTS,
+        "    return part.redeliveries >= max_attempts and",
+        "    return part.redeliveries > max_attempts and",
+    ),
+    Mutant(
+        "dead letters: a message has one attempt less",
+        ATTEMPTS,
+        "    return part.redeliveries >= max_attempts and",
+        "    return part.redeliveries >= max_attempts - 1 and",
+    ),
+    Mutant(
+        "dead letters: the messages of a batch have no attempt alone",
+        ATTEMPTS,
+        " and (part.count == 1 or not part.divisible)\n",
+        "\n",
+    ),
+    Mutant(
+        "dead letters: what lay behind a message at a worker that left has used an attempt",
+        "proxy/core/acknowledgement.py",
+        "            if last and (wanted or part.slot not in before_it):\n",
+        "            if last:\n",
+    ),
+    Mutant(
+        "dead letters: a key goes on while one is on its way",
+        "proxy/core/targets.py",
+        " or (slot in self.diversions.held and self.diversions.holds(slot, head)):\n",
+        ":\n",
+        tests="tests/core/test_dead_letters.py",
+    ),
+    Mutant(
+        "dead letters: one is acknowledged before its copy is stored",
+        TOPIC,
+        "            self._unconfirmed[self._producer.publish(message)] = part\n",
+        "            self._arrive(part)\n",
+    ),
+    Mutant(
+        "dead letters: one that has no receipt is forgotten with its producer",
+        TOPIC,
+        "            self._queue.extendleft(reversed(lost))\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "dead letters: one that the topic refused is not tried again",
+        TOPIC,
+        "        self._refused.refuse(part, text)\n        self._try_later()\n",
+        "        self._refused.refuse(part, text)\n",
+        tests="tests/net/test_subscription_dead_letters.py",
+    ),
+    Mutant(
+        "dead letters: they have the connection that is not read while the gateway is full",
+        TOPIC,
+        "services.brokers.apart, ",
+        "services.brokers, ",
+    ),
+    Mutant(
+        "dead letters: a producer outlives its subscription",
+        TOPIC,
+        "            self._next_try.cancel()\n"
+        "        if self._producer is not None:\n"
+        "            self._producer.close()\n",
+        "            self._next_try.cancel()\n        if self._producer is not None:\n",
+    ),
+)

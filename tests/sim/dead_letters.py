@@ -1,0 +1,155 @@
+"""A subscription's dead letter topic at the brokers, and what a gateway owes to what it gives up.
+
+Held against every frame that the gateway sends there, within one life of the subscription:
+
+- what is given up came back from its worker after its last attempt, and no worker has it now;
+- that was a delivery of this message alone, unless it is of a batch that cannot be opened, and not one that a worker
+  left behind together with an earlier message of the key;
+- a message that was given back so is not delivered again.
+
+A message that the topic has is done: it may be acknowledged on the original topic, and what is newer of its key may be
+delivered. Before that nothing of its key may overtake it, since no worker has acknowledged it (G2).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+from tests.sim.checkers import FRAME_BYTES_MAX, Violation, numbers_in
+from tests.sim.own_topics import OwnTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.sim.checkers import Model, Seat
+    from tests.sim.connection import End
+    from tests.sim.storage import Storage
+
+T = pb.BaseCommand
+
+
+class DeadLetters(OwnTopic):
+    """The topic, and the count of attempts. What it has it keeps, whatever becomes of its broker."""
+
+    def __init__(self, name: str, model: Model, storage: Storage, attempts_max: int) -> None:
+        """Of the subscription that `model` judges."""
+        super().__init__(name)
+        self._model = model
+        self._storage = storage
+        self._attempts_max = attempts_max
+        self._splitters: dict[End, frames.FrameSplitter] = {}
+        self._has: set[int] = set()
+        self._came_back: Counter[int] = Counter()
+        """How often a worker had a message and has it no more, in this life."""
+        self._given_back: Counter[int] = Counter()
+        """How often it asked for it again."""
+        self._fit: set[int] = set()
+        """Messages that may be given up for how they came back last."""
+        self._over: set[int] = set()
+        """Messages that are not to be delivered again in this life."""
+        self._given_up: set[int] = set()
+        """Messages that were, in this life."""
+
+    @property
+    def total(self) -> int:
+        """Messages that it has, each counted once."""
+        return len(self._has)
+
+    def has(self, number: int) -> bool:
+        """Whether it has the message."""
+        return number in self._has
+
+    def gave_up(self, number: int) -> bool:
+        """Whether this life of the subscription sent the message there."""
+        return number in self._given_up
+
+    # ---- what the model tells
+
+    def new_life(self) -> None:
+        """The gateway counts anew, from what the broker tells."""
+        self._came_back.clear()
+        self._given_back.clear()
+        self._fit.clear()
+        self._over.clear()
+        self._given_up.clear()
+
+    def given_back(self, numbers: Iterable[int]) -> None:
+        """A worker wants one delivery again, of which it has not acknowledged these messages."""
+        left = self._comes_back(numbers)
+        self._given_back.update(left)
+        self._over.update(n for n in left if n in self._fit and self._given_back[n] >= self._attempts_max)
+
+    def left_behind(self, deliveries: Iterable[Iterable[int]]) -> None:
+        """A worker has gone that had all these, in the order in which it got them."""
+        keys: set[str] = set()
+        for delivery in deliveries:
+            left = self._comes_back(delivery)
+            of_left = {self._storage.messages[number].key for number in left}
+            if of_left & keys:
+                self._fit.difference_update(left)
+            keys |= of_left
+
+    def _comes_back(self, numbers: Iterable[int]) -> list[int]:
+        left = [number for number in numbers if number >= 0]
+        entries = [self._storage.messages[number].entry for number in left[:1]]
+        whole = bool(entries) and entries[0].opaque
+        if whole:
+            left = list(entries[0].numbers)
+        self._came_back.update(left)
+        if whole or len(left) == 1:
+            self._fit.update(left)
+        else:
+            self._fit.difference_update(left)
+        return left
+
+    def delivered(self, seat: Seat, number: int, *, anew: bool) -> None:
+        """A worker gets the message; `anew` if the gateway may have forgotten it since it had it last."""
+        if anew:
+            self._over.discard(number)
+            self._given_back.pop(number, None)
+        if number in self._over:
+            raise Violation(
+                f"attempts: message {number} for {seat.name}, which came back {self._came_back[number]} times"
+            )
+
+    # ---- on its way
+
+    def wrote(self, end: End, data: bytes) -> None:
+        """The gateway sends this to a broker."""
+        if end not in self._splitters:
+            self._splitters[end] = frames.FrameSplitter(FRAME_BYTES_MAX)
+        for frame in self._splitters[end].feed(data):
+            if frames.frame_type(frame) == T.SEND:
+                numbers, _ = numbers_in(frame[frames.payload_start(frame) :])
+                for number in numbers:
+                    self._goes(number)
+
+    def _goes(self, number: int) -> None:
+        if self._model.unsettled:
+            return
+        holder = self._model.holder.get(number)
+        if holder is not None:
+            raise Violation(f"dead letters: message {number} is given up, and is at {holder.name}")
+        attempts = self._came_back[number] + self._storage.messages[number].entry.redeliveries_max
+        if attempts < self._attempts_max:
+            raise Violation(f"dead letters: message {number} is given up after {attempts} attempts")
+        if number not in self._fit:
+            raise Violation(f"dead letters: message {number} is given up, and no worker had it alone or first")
+        self._given_up.add(number)
+
+    def publish(self, tail: bytes) -> tuple[int, int]:
+        """As the base says."""
+        numbers, _ = numbers_in(tail)
+        for number in numbers:
+            self._has.add(number)
+            self._model.retry_at.pop(number, None)
+            self._model.no_longer_open(number)
+        return super().publish(tail)
+
+    def check_end(self) -> None:
+        """Once the subscription has ended."""
+        if self._producers.shared:
+            raise Violation("leak: a producer of dead letters was left behind at the broker")
