@@ -24,6 +24,7 @@ MUTANTS: Final = (
         "    if not parts:\n"
         "        dispatcher.forget_blocked(slot)\n"
         "    elif slot not in diversions.held:\n",
+        tests="tests/core/test_dead_letters.py",
     ),
     Mutant(
         "dead letters: what waits behind one is not looked at when it has arrived",
