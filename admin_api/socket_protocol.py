@@ -219,6 +219,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._say_held()
         super().handle_close(event)
 
+    def shutdown(self) -> None:
+        """As uvicorn does; where the peer has begun the end, its library would refuse to send a second one."""
+        if self.handshake_complete and self.conn.state is not OPEN:
+            self.close_sent = True
+        super().shutdown()
+
     def handle_parser_exception(self) -> None:
         """As uvicorn does, behind what came before."""
         self._say_held()

@@ -463,6 +463,25 @@ def test_what_was_said_before_the_end_is_heard_whatever_is_unread(end: bytes, mo
     play(scenario())
 
 
+@pytest.mark.parametrize("end", [b"\x88\x80\0\0\0\0", b"\x83\x80\0\0\0\0"], ids=["a close", "a wrong frame"])
+def test_the_server_stops_though_a_client_that_reads_nothing_is_about_to_end(
+    end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no second close to be sent to it."""
+    monkeypatch.setattr(socket_queue, "UNREAD_HIGH_BYTES", 100_000)
+
+    async def scenario() -> None:
+        gateway = Gateway(accept)
+        async with serving(gateway) as address:
+            _, writer = await upgraded(address)
+            await leave_unread(gateway)
+            writer.write(end)
+            await until(lambda: gateway.ends)
+        writer.transport.abort()
+
+    play(scenario())
+
+
 def test_a_command_that_is_too_large_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
     """1009, though messages are on their way."""
 
