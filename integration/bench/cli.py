@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
 SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "drain": drain.measure,
-    "mixed": mixed.measure,
+    mixed.SECTION: mixed.measure,
+    mixed.LATENCY: mixed.measure_latency,
     "latency": latency.measure,
     "hand-over": hand_over.measure,
     "journal": journal.measure,

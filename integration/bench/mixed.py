@@ -4,8 +4,8 @@ Direct, the broker gives such a batch whole to the worker of its first key, so o
 it. One backlog is drained by turns direct and through the gateway, as in `drain`. What batches of other sizes, fewer
 keys and more workers cost is told by the gateway's CPU alone, on backlogs as large: in a small one, what joins cost
 outweighs the messages. A compressed backlog is drained in turns with the same one uncompressed. Workers that make
-trouble are in `mixed_trouble`. What the gateway adds to the latency of messages that are not late is measured as in
-`latency`, by a producer with its client's batching.
+trouble are in `mixed_trouble`. What the gateway adds to the latency of messages that are not late is a section of its
+own, measured as `latency`, by a producer with its client's batching.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from integration.bench.passage import Passage
 
 SECTION: Final = "mixed"
+LATENCY: Final = "mixed-latency"
 RATIO_TARGET: Final = 0.5
 CPU_TARGET_US: Final = 4.0
 SLICES_TARGET: Final = 1.2
@@ -55,7 +56,7 @@ def measure(stage: Stage) -> list[Row]:
         rows.append(_cpu_row(variant, _drained(stage, [variant], ("gateway",))))
     rows += _compression_rows(stage, stage.sizes.mixed_compressed_messages)
     rows += mixed_trouble.measure(stage, SECTION)
-    return [*rows, *_latency_rows(stage)]
+    return rows
 
 
 def _drained(stage: Stage, backlogs: Sequence[Backlog], sides: Sequence[Side]) -> list[Drain]:
@@ -142,7 +143,7 @@ def _compression_rows(stage: Stage, count: int) -> list[Row]:
     return rows
 
 
-def _latency_rows(stage: Stage) -> list[Row]:
+def measure_latency(stage: Stage) -> list[Row]:
     """By a producer that batches as its client does by default: neither size nor delay is told to it.
 
     A broker that has delivered all looks for new entries 10 ms later, and batches come every 10 ms: how long each waits
@@ -151,7 +152,7 @@ def _latency_rows(stage: Stage) -> list[Row]:
     """
     producer = {"batching_enabled": True, "block_if_queue_full": True}
     keys = random_keys(LATENCY_RATE)
-    load = Load(SECTION, "mixed-latency", LATENCY_RATE, keys, producer, ADDED_MS_MAX)
+    load = Load(LATENCY, LATENCY, LATENCY_RATE, keys, producer, ADDED_MS_MAX)
     with open_stage(stage.sizes, stage.quiet_wait_s, stage.broker.version, **AT_ONCE) as prompt:
         return measure_load(prompt, load)
 

@@ -113,7 +113,7 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4_000:]
     rows = json.loads(result.read_text())["rows"]
     assert {row["section"].split()[0] for row in rows} == {
-        "drain", "mixed", "latency", "hand-over", "journal", "relay", "statistics", "scrape", "websockets", "waiters",
+        "drain", "mixed", "mixed-latency", "latency", "hand-over", "journal", "relay", "statistics", "scrape", "websockets", "waiters",
         "groups", "owners", "processes", "rolling-restart", "stuck-key", "bystander", "inside",
     }  # fmt: skip
     for row in rows:

@@ -38,4 +38,4 @@ def test_every_idle_subscription_is_another_one() -> None:
 def test_owners_stands_for_all_of_its_sections() -> None:
     """They can be run one by one: together they take longer than one wants to wait on a busy machine."""
     assert cli.sections("owners") == tuple(owners.SECTIONS)
-    assert cli.sections("owners-idle, mixed") == ("mixed", "owners-idle")
+    assert cli.sections("owners-idle, mixed") == ("mixed", "mixed-latency", "owners-idle")
