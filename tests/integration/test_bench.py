@@ -113,8 +113,8 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4_000:]
     rows = json.loads(result.read_text())["rows"]
     assert {row["section"].split()[0] for row in rows} == {
-        "drain", "mixed", "mixed-latency", "latency", "hand-over", "journal", "relay", "statistics", "scrape", "websockets", "waiters",
-        "groups", "owners", "processes", "rolling-restart", "stuck-key", "bystander", "inside",
+        "drain", "mixed", "mixed-latency", "latency", "hand-over", "journal", "relay", "statistics", "scrape",
+        "websockets", "waiters", "groups", "owners", "processes", "rolling-restart", "stuck-key", "bystander", "inside",
     }  # fmt: skip
     for row in rows:
         assert row["gateway"] is not None, row
