@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "persistent/public/default/keyline-ready"
 TRANSACTIONS: Final = "admin/v2/persistent/pulsar/system/transaction_coordinator_assign/partitions"
-
-
 REGISTRATION_LOST: Final = b"was invalidated. state Valid"
 REGISTRATIONS_LOST_MAX: Final = 50
 """In a start's log: usually there are up to seven, and thousands when it is for ever."""

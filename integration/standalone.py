@@ -33,6 +33,7 @@ DIRECT_MIB = 1024
 START_S_MAX = 300.0
 """9-26 s were measured on two cores; a loaded runner may need several times that."""
 STARTS_MAX = 5
+"""For one after which the bookie keeps its registration, see `readiness`."""
 STOP_S_MAX = 40.0
 PROBE_INTERVAL_S = 0.2
 PROBE_S_MAX = 5.0
@@ -123,7 +124,8 @@ class PulsarStandalone(Lifetime):
 
         Raises:
             ToolMissingError, DownloadError: the artifacts could not be fetched.
-            StartError: it died or was not ready in time; the text has the end of its log, and it was killed.
+            StartError: it died or was not ready in time; the text has the end of its log, and it was killed. Or its
+                bookie lost its registration again and again, at each of some starts.
         """
         if self.running:
             msg = f"Pulsar {self.version} is running already, as process {self.pid}"

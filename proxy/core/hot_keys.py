@@ -113,12 +113,12 @@ class Sampling:
 class HotKeys:
     """The counters of one subscription."""
 
-    __slots__ = ("_began_at", "_counted", "_least", "_since", "_total")
+    __slots__ = ("_began_at", "_counted", "_heap", "_since", "_total")
 
     def __init__(self) -> None:
         """Nothing was counted."""
         self._counted: dict[bytes, _Counted] = {}
-        self._least: list[tuple[float, bytes]] = []
+        self._heap: list[tuple[float, bytes]] = []
         """A heap of all counters by what they were when they were put there: they grow meanwhile, and never fall."""
         self._total = 0.0
         self._began_at = -1.0
@@ -140,16 +140,16 @@ class HotKeys:
             found.count += messages
         elif len(counted) < KEYS_MAX:
             counted[name] = _Counted(name, slot, messages, 0.0)
-            heappush(self._least, (float(messages), name))
+            heappush(self._heap, (float(messages), name))
         else:
             least = self._least_count()
             counted[name] = _Counted(name, slot, least + messages, least)
-            _, replaced = heapreplace(self._least, (least + messages, name))
+            _, replaced = heapreplace(self._heap, (least + messages, name))
             del counted[replaced]
 
     def _least_count(self) -> float:
         """Of the counter that has the smallest one, which is first in the heap then."""
-        heap = self._least
+        heap = self._heap
         while True:
             then, name = heap[0]
             count = self._counted[name].count
@@ -185,8 +185,8 @@ class HotKeys:
             each.error *= factor
             if each.count < _LEAST:
                 del self._counted[each.name]
-        self._least = [(each.count, each.name) for each in self._counted.values()]
-        heapify(self._least)
+        self._heap = [(each.count, each.name) for each in self._counted.values()]
+        heapify(self._heap)
         self._total *= factor
         self._since = now
 

@@ -95,12 +95,16 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-async def leave_unread(gateway: Gateway) -> None:
-    """Send to a client that reads nothing, until that is too much."""
-    await until(lambda: gateway.requests)
-    while False not in gateway.writable:
-        gateway.socket.send("x" * 100_000)
-        await asyncio.sleep(0)
+@asynccontextmanager
+async def left_unread(gateway: Gateway, *, keep_alive_s: float = 30.0) -> AsyncIterator[asyncio.StreamWriter]:
+    """A client that reads nothing, and has been sent too much."""
+    async with serving(gateway, keep_alive_s=keep_alive_s) as address:
+        _, writer = await upgraded(address)
+        await until(lambda: gateway.requests)
+        while False not in gateway.writable:
+            gateway.socket.send("x" * 100_000)
+            await asyncio.sleep(0)
+        yield writer
 
 
 def accept(socket: WorkerSocket) -> None:
@@ -392,9 +396,7 @@ def test_a_client_that_neither_reads_nor_answers_is_cut() -> None:
 
     async def scenario() -> None:
         gateway = Gateway(accept)
-        async with serving(gateway, keep_alive_s=0.05) as address:
-            _, writer = await upgraded(address)
-            await leave_unread(gateway)
+        async with left_unread(gateway, keep_alive_s=0.05) as writer:
             await until(lambda: gateway.ends)
             writer.close()
 
@@ -428,9 +430,7 @@ def test_commands_are_not_read_while_their_answers_are_not(monkeypatch: pytest.M
 
     async def scenario() -> None:
         gateway = Gateway(accept)
-        async with serving(gateway) as address:
-            _, writer = await upgraded(address)
-            await leave_unread(gateway)
+        async with left_unread(gateway) as writer:
             question = bytes((0x81, 0x82, 0, 0, 0, 0)) + b"{}"
             for _ in range(100):
                 writer.write(question * 100)
@@ -444,7 +444,12 @@ def test_commands_are_not_read_while_their_answers_are_not(monkeypatch: pytest.M
     play(scenario())
 
 
-@pytest.mark.parametrize("end", [b"\x88\x80\0\0\0\0", b"\x83\x80\0\0\0\0"], ids=["a close", "a wrong frame"])
+either_end = pytest.mark.parametrize(
+    "end", [b"\x88\x80\0\0\0\0", b"\x83\x80\0\0\0\0"], ids=["a close", "a wrong frame"]
+)
+
+
+@either_end
 def test_what_was_said_before_the_end_is_heard_whatever_is_unread(end: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading has stopped within what arrived at once: the rest of that may be acknowledgements."""
     monkeypatch.setattr(socket_queue, "UNREAD_HIGH_BYTES", 100_000)
@@ -452,9 +457,7 @@ def test_what_was_said_before_the_end_is_heard_whatever_is_unread(end: bytes, mo
 
     async def scenario() -> None:
         gateway = Gateway(accept)
-        async with serving(gateway) as address:
-            _, writer = await upgraded(address)
-            await leave_unread(gateway)
+        async with left_unread(gateway) as writer:
             writer.write(b"".join(bytes((0x81, 0x82, 0, 0, 0, 0)) + command for command in commands) + end)
             await until(lambda: gateway.ends)
             assert gateway.said == [command.decode() for command in commands]
@@ -463,7 +466,7 @@ def test_what_was_said_before_the_end_is_heard_whatever_is_unread(end: bytes, mo
     play(scenario())
 
 
-@pytest.mark.parametrize("end", [b"\x88\x80\0\0\0\0", b"\x83\x80\0\0\0\0"], ids=["a close", "a wrong frame"])
+@either_end
 def test_the_server_stops_though_a_client_that_reads_nothing_is_about_to_end(
     end: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -472,9 +475,7 @@ def test_the_server_stops_though_a_client_that_reads_nothing_is_about_to_end(
 
     async def scenario() -> None:
         gateway = Gateway(accept)
-        async with serving(gateway) as address:
-            _, writer = await upgraded(address)
-            await leave_unread(gateway)
+        async with left_unread(gateway) as writer:
             writer.write(end)
             await until(lambda: gateway.ends)
         writer.transport.abort()

@@ -25,6 +25,8 @@ from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
 from tests.integration.conditions import eventually
 
+RULES: Final = Path(__file__).parents[2] / "dashboards/rules/keyline.rules.yml"
+"""Those that the product supplies."""
 PACKAGE: Final = "apt-get install -y --no-install-recommends prometheus"
 Series = list[dict[str, Any]]
 Choice = dict[str, str | Sequence[str]]

@@ -26,11 +26,10 @@ from tests.integration.conftest import StartGateway, explain
 from tests.integration.contract_rig import EVERY_KEY, NONE_AT_ALL, checked, violations, violations_of
 from tests.integration.ear import Ear
 from tests.integration.parked_rig import PARKS
-from tests.integration.prometheus import Prometheus, prometheus
+from tests.integration.prometheus import RULES, Prometheus, prometheus
 from tests.integration.redriver import Redriver
 from tests.interpreted import interpreted_only
 
-RULES: Final = Path(__file__).parents[2] / "dashboards/rules/keyline.rules.yml"
 ALERT: Final = "KeylineContractViolated"
 LOGGED: Final = "contract violated"
 MESSAGES: Final = 2_000

@@ -27,6 +27,7 @@ from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
 from tests.integration.prometheus import (
+    RULES,
     Choice,
     Prometheus,
     has_numbers,
@@ -39,7 +40,6 @@ from tests.integration.prometheus import (
 from tests.integration.raw_client import RawClient
 from tests.net.producer_rig import want
 
-RULES: Final = FOLDER / "rules/keyline.rules.yml"
 RULES_TEST: Final = FOLDER / "rules/keyline.rules.test.yml"
 RUNBOOK: Final = FOLDER.parent / "docs/runbook.md"
 JOBS: Final = {"keyline": {}, "pulsar/keyline": {"cluster": "test"}}

@@ -21,7 +21,7 @@ from spark_reports.run import report
 from spark_reports.span import Span
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
-from tests.integration.prometheus import Prometheus, prometheus
+from tests.integration.prometheus import RULES, Prometheus, prometheus
 from tests.integration.test_journal import (
     KEYS,
     QUEUE,
@@ -33,7 +33,6 @@ from tests.integration.test_journal import (
     rows,
 )
 
-RULES = Path(__file__).parents[2] / "dashboards/rules/keyline.rules.yml"
 JOBS = {"keyline": {}, "also": {"replica": "gw"}}
 """Scraped twice, as by a Prometheus with a job too many."""
 MESSAGES = 3_000

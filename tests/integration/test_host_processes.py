@@ -30,7 +30,7 @@ from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
 from tests.integration.owner_rig import TAKING
-from tests.integration.prometheus import Prometheus, prometheus
+from tests.integration.prometheus import RULES, Prometheus, prometheus
 
 PROCESSES: Final = 2
 WORKERS: Final = tuple(f"w{number}" for number in range(6))
@@ -38,7 +38,6 @@ MESSAGES: Final = 20_000
 KEYS: Final = 300
 RATE_PER_S: Final = 2_000.0
 GONE_S: Final = 60.0
-RULES: Final = Path(__file__).parents[2] / "dashboards/rules/keyline.rules.yml"
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 

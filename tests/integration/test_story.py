@@ -23,9 +23,8 @@ from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
 from tests.integration.deployments import Deployment, as_containers, as_processes
 from tests.integration.exclusive_rig import administer
-from tests.integration.prometheus import prometheus
+from tests.integration.prometheus import RULES, prometheus
 from tests.integration.test_clients import go_worker, java_worker
-from tests.integration.test_dashboards import RULES
 
 PLACES = {"processes": as_processes, "containers": as_containers}
 MESSAGES = 4_000

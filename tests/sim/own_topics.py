@@ -132,7 +132,7 @@ class OwnTopic:
         self._producers.unload()
         self._tell()
         for reader in list(self.readers.values()):
-            reader.session.close_consumer(reader)  # type: ignore[attr-defined]
+            reader.session.close_consumer(reader)  # type: ignore[attr-defined]  # only deployments' sessions read
 
     def drop(self, session: BrokerSession) -> None:
         """A connection is gone."""
