@@ -90,7 +90,9 @@ def add_report(app: typer.Typer) -> None:
 
 
 def report(
-    journal: Annotated[str, typer.Argument(help="The value of the setting `journal`: a directory or a URL.")],
+    journal: Annotated[
+        str, typer.Argument(metavar="JOURNAL", help="The value of the setting `journal`: a directory or a URL.")
+    ],
     since: From = None,
     until: To = None,
     engine: _Engine = Engine.SPARK,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
@@ -33,7 +34,13 @@ EVEN: Final = 1.25
 """Ratio up to which two shares count as equal; a ring of 100 points for each worker is hardly more even."""
 BUCKET_BITS: Final = 8
 """Ranges are joined by buckets of 256 slots: an equality that Spark can hash, before the comparison that it cannot."""
-RANGES: Final = "selector string, consumers int, worker string, start int, end int"
+RANGES: Final[dict[str, pa.DataType]] = {
+    "selector": pa.string(),
+    "consumers": pa.int32(),
+    "worker": pa.string(),
+    "start": pa.int32(),
+    "end": pa.int32(),
+}
 
 
 def heavy_hitters(deliveries: DataFrame, count: int = 20) -> DataFrame:
@@ -189,7 +196,7 @@ def what_if(
     totals = keys.groupBy(*SUBSCRIPTION).agg(
         F.sum("messages").alias("all_messages"), F.max("messages").alias("heaviest")
     )
-    dealt = deliveries.sparkSession.createDataFrame(list(_dealt(consumers, points)), RANGES)
+    dealt = deliveries.sparkSession.createDataFrame(_dealt(consumers, points))
     ranges = dealt.withColumn("bucket", F.explode(F.sequence(_bucket("start"), _bucket("end"))))
     by_worker = (
         by_slot.withColumn("bucket", _bucket("slot"))
@@ -222,8 +229,13 @@ class _Candidate:
     name: str
 
 
-def _dealt(consumers: Sequence[int], points: int) -> Iterator[tuple[str, int, str, int, int]]:
-    """`RANGES`: who would own what."""
+def _dealt(consumers: Sequence[int], points: int) -> pa.Table:
+    """`RANGES`: who would own what. As Arrow's, for a list starts a Python beside Spark."""
+    rows = [dict(zip(RANGES, row, strict=True)) for row in _ranges(consumers, points)]
+    return pa.Table.from_pylist(rows, pa.schema(RANGES))
+
+
+def _ranges(consumers: Sequence[int], points: int) -> Iterator[tuple[str, int, str, int, int]]:
     for count in sorted(set(consumers)):
         selectors: dict[str, Selector[_Candidate]] = {
             "auto_split": AutoSplit(),

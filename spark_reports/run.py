@@ -58,7 +58,11 @@ SMALL: Final = {
     "spark.sql.shuffle.partitions": "1",
     # Rows are together from the start (`Journal.read`), so there is nothing to plan again between two stages.
     "spark.sql.adaptive.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Else each call of a function on a column looks at Python's stack and at Java's, for the words of an error.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    # The young generation has room for what one report makes, and classes for theirs: so little is collected.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m",
 }
 LARGE: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
 HEAP_BYTES: Final = (1 << 30, 8 << 30)

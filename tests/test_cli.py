@@ -9,8 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import typer
+
 from proxy import __version__
 from proxy.app.compiled import running
+from proxy.cli.main import app
 from proxy.net.owner.proof import Secret
 
 
@@ -27,6 +30,18 @@ def test_version_prints_the_distributions_version() -> None:
     """And whether what runs is compiled; nothing else."""
     done = keyline("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"keyline {__version__} ({running()})\n", "")
+
+
+def test_arguments_are_named_in_one_style() -> None:
+    """In capitals, in the help text of every command."""
+
+    def names(command: object) -> list[str]:
+        own = [each.metavar for each in getattr(command, "params", ()) if each.param_type_name == "argument"]
+        return own + [name for each in getattr(command, "commands", {}).values() for name in names(each)]
+
+    found = names(typer.main.get_command(app))
+    assert {"TOPIC", "SUBSCRIPTION", "JOURNAL", "SOURCE"} <= set(found)
+    assert all(re.fullmatch("[A-Z]+", str(name)) for name in found), found
 
 
 def test_check_config_prints_what_is_in_effect() -> None:

@@ -23,7 +23,7 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 EXIT_CODES = "Exit codes: 0 exported; 2 nothing was, and the message says why."
 
 _Sources = Annotated[
-    list[str], typer.Argument(metavar="SOURCE...", help="URL of a Prometheus server, or scrapes: files and folders.")
+    list[str], typer.Argument(metavar="SOURCE", help="URL of a Prometheus server, or scrapes: files and folders.")
 ]
 _Out = Annotated[str, typer.Option("--out", help="Directory or URL for the files; it is for exported metrics only.")]
 _Step = Annotated[
