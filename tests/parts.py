@@ -131,7 +131,7 @@ PARTS: Final = (
     ),
     Part(
         "owners",
-        "replicas in owner mode: restarts, freezes and cuts, orders, drains, partitions, replicas that come and go",
+        "replicas in owner mode: restarts, freezes, cuts, full memory, orders, drains, partitions, scaling",
         27,
         (
             "tests/integration/test_owners.py",
@@ -143,6 +143,7 @@ PARTS: Final = (
             "tests/integration/test_parked_takeover.py",
             "tests/integration/test_owners_clients.py",
             "tests/integration/faults/test_owners_frozen.py",
+            "tests/integration/faults/test_owners_full.py",
             "tests/integration/faults/test_owners_migrating.py",
             "tests/integration/faults/test_owners_cut.py",
             "tests/integration/faults/test_owners_parted.py",

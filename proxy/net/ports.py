@@ -317,12 +317,17 @@ class BrokerDirectory(Protocol):
         """Look the topic up, following redirects, and hand over a connected link, or why there is none."""
 
 
-class BrokersTwice(BrokerDirectory, Protocol):
-    """The same, over either of two sets of connections."""
+class Brokers(BrokerDirectory, Protocol):
+    """Three sets of connections to the same brokers, so that what stops one stops no other.
+
+    `locate` itself leads to the connections for what the gateway needs answered whatever its clients do: lookups, and
+    what replicas say and store. They are always read.
+    """
 
     @property
-    def apart(self) -> BrokerDirectory:
-        """The same brokers, over connections that are read even while those with messages are not.
+    def deliveries(self) -> BrokerDirectory:
+        """For consumers of subscriptions, and for these alone: `pause_reading` is called on their connections."""
 
-        For what must get through before the gateway has room again.
-        """
+    @property
+    def diversions(self) -> BrokerDirectory:
+        """For dead letters and parked keys, which make room. A topic's publish rate may stop these connections."""

@@ -56,7 +56,7 @@ ENTRIES = (
 
 
 class AnyTopicBrokers:
-    """Implements `ports.BrokersTwice`: every topic is at one broker, which answers by itself."""
+    """Implements `ports.Brokers`: every topic is at one broker, which answers by itself."""
 
     def __init__(self, clock: FakeClock) -> None:
         """No connection is lost yet."""
@@ -64,7 +64,12 @@ class AnyTopicBrokers:
         self.link = FakeBrokerLink(clock)
 
     @property
-    def apart(self) -> AnyTopicBrokers:
+    def deliveries(self) -> AnyTopicBrokers:
+        """Over the same connection."""
+        return self
+
+    @property
+    def diversions(self) -> AnyTopicBrokers:
         """Over the same connection."""
         return self
 

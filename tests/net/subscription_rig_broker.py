@@ -279,20 +279,20 @@ class FakeBrokerLink:
         return reply
 
 
-class ApartBrokers:
-    """Implements `ports.BrokerDirectory`, as `FakeBrokers.apart`."""
+class DivertedBrokers:
+    """Implements `ports.BrokerDirectory`, as `FakeBrokers.diversions`."""
 
     def __init__(self, brokers: FakeBrokers) -> None:
         self._brokers = brokers
 
     def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
         """As the port says."""
-        self._brokers.others_apart.append(topic)
+        self._brokers.others_diverted.append(topic)
         self._brokers.locate(topic, found)
 
 
 class FakeBrokers:
-    """Implements `ports.BrokersTwice`: leads to `link`, or to `error`, in a later turn unless `held`."""
+    """Implements `ports.Brokers`: leads to `link`, or to `error`, in a later turn unless `held`."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
@@ -301,17 +301,22 @@ class FakeBrokers:
         self.held = False
         self.others: list[str] = []
         """Other topics that it was asked for."""
-        self.others_apart: list[str] = []
-        """Those of them that are to have a connection apart."""
+        self.others_diverted: list[str] = []
+        """Those of them that go over the connections of dead letters and parked keys."""
         self.others_error: Exception | None = None
         self.asked: list[Callable[[BrokerLink | Exception], None]] = []
         self.located_at: list[float] = []
         """When it was asked."""
 
     @property
-    def apart(self) -> ApartBrokers:
+    def deliveries(self) -> FakeBrokers:
         """Over the same connection."""
-        return ApartBrokers(self)
+        return self
+
+    @property
+    def diversions(self) -> DivertedBrokers:
+        """Over the same connection."""
+        return DivertedBrokers(self)
 
     def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
         """As the port says."""

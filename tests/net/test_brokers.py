@@ -64,7 +64,7 @@ def test_a_topic_leads_to_a_connection_to_its_broker() -> None:
 
 
 def test_connections_are_shared_between_topics_and_with_lookups() -> None:
-    """With one connection per broker, everything that goes to a broker shares it."""
+    """What the gateway needs for itself has one connection to a broker."""
     bench = Bench()
     for topic in ("a", "b"):
         bench.locate(topic)
@@ -87,17 +87,16 @@ def test_one_lookup_serves_everyone_who_waits_for_the_topic() -> None:
 
 
 def test_several_connections_per_broker_are_dealt_in_turn() -> None:
-    """connections_per_broker=2: of four consumers two get each."""
+    """connections_per_broker=2: of four consumers two get each; lookups have one of their own."""
     bench = Bench(replace(SETTINGS, connections_per_broker=2))
     for topic in "abcd":
-        bench.locate(topic)
-    for attempt in list(bench.connector.attempts):
-        transport = shake_hands(attempt)
-        for command in written(transport):
-            transport.deliver(lookup_answer(command.lookupTopic.request_id, "pulsar://two:6650"))
-    for attempt in bench.connector.attempts[2:]:
+        bench.brokers.deliveries.locate(topic, bench.found.append)
+    one = shake_hands(bench.connector.last)
+    for command in written(one):
+        one.deliver(lookup_answer(command.lookupTopic.request_id, "pulsar://two:6650"))
+    for attempt in bench.connector.attempts[1:]:
         shake_hands(attempt)
-    assert bench.addresses == ["pulsar://one:6650"] * 2 + ["pulsar://two:6650"] * 2
+    assert bench.addresses == ["pulsar://one:6650"] + ["pulsar://two:6650"] * 2
     assert [bench.found.count(link) for link in set(bench.found)] == [2, 2]
 
 
@@ -329,25 +328,31 @@ def test_the_probe_asks_again_and_keeps_the_last_answer() -> None:
     ]
 
 
-def test_what_goes_apart_has_connections_of_its_own() -> None:
-    """Lookups, too; they are read while the others are not, and are counted and closed with them."""
+def test_what_the_gateway_needs_answered_shares_no_connection_with_deliveries_or_diversions() -> None:
+    """Each is read and written while another is not; one lookup serves all, and all are counted and closed together."""
     bench = Bench()
-    bench.locate()
-    bench.brokers.apart.locate(TOPIC, bench.found.append)
-    one, other = [shake_hands(attempt) for attempt in bench.connector.attempts]
-    for transport in (one, other):
-        transport.deliver(lookup_answer(bench.lookup(transport).request_id, "pulsar://one:6650"))
-    first, second = bench.link(0), bench.link(1)
-    assert first is not second
-    first.pause_reading(bench)
-    assert (one.reading, other.reading) == (False, True)
+    for brokers in (bench.brokers, bench.brokers.deliveries, bench.brokers.diversions):
+        brokers.locate(TOPIC, bench.found.append)
+    one = shake_hands(bench.connector.last)
+    one.deliver(lookup_answer(bench.lookup(one).request_id, "pulsar://one:6650"))
+    assert bench.addresses == ["pulsar://one:6650"] * 3
+    others = [shake_hands(attempt) for attempt in bench.connector.attempts[1:]]
+    own, delivers, diverts = bench.found
+    assert len({own, delivers, diverts}) == 3
+    bench.link(1).pause_reading(bench)
+    assert [transport.reading for transport in (one, *others)] == [True, False, True]
     statistics = bench.brokers.statistics()
-    assert (statistics.lookups_total, statistics.connections["ready"]) == (2, 2)
+    assert (statistics.lookups_total, statistics.connections["ready"]) == (1, 3)
+    bench.brokers.deliveries.locate("another", bench.found.append)
+    one.deliver(lookup_answer(bench.lookup(one).request_id, "pulsar://one:6650"))
+    assert bench.found[-1] is delivers, "a topic is found while deliveries are not read"
     gone: list[bool] = []
     bench.brokers.close(lambda: gone.append(True))
+    assert gone == []
     bench.clock.settle()
     assert gone == [True]
     assert not any(bench.brokers.statistics().connections.values())
-    bench.brokers.apart.locate(TOPIC, bench.found.append)
+    for brokers in (bench.brokers, bench.brokers.deliveries, bench.brokers.diversions):
+        brokers.locate(TOPIC, bench.found.append)
     bench.clock.settle()
-    assert isinstance(bench.found[-1], UpstreamUnavailable)
+    assert [type(found) for found in bench.found[-3:]] == [UpstreamUnavailable] * 3

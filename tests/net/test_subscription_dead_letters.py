@@ -61,7 +61,7 @@ def test_the_original_is_acknowledged_when_the_copy_has_its_receipt() -> None:
     own = pb.KeyValue(key="own", value="v")
     rig.link.deliver((0, single("k", b"poison", properties=[own], event_time=5, schema_version=b"1")), (1, single("k")))
     refuse(worker)
-    assert rig.brokers.others == rig.brokers.others_apart == [GRAVE]
+    assert rig.brokers.others == rig.brokers.others_diverted == [GRAVE]
     (tail,) = rig.link.published
     metadata, _, start = peek(tail)
     assert verify_checksum(tail)

@@ -85,8 +85,8 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: they have the connection that is not read while the gateway is full",
         TOPIC,
-        "services.brokers.apart, ",
-        "services.brokers, ",
+        "services.brokers.diversions, ",
+        "services.brokers.deliveries, ",
     ),
     Mutant(
         "dead letters: a producer outlives its subscription",

@@ -5,14 +5,18 @@ address: so a topic is looked up once for all who wait, then each is dealt a con
 
 Retry and backoff belong to the caller, who alone knows how urgent its work is.
 
-Connections on which messages come are not read while the gateway holds too much (`subscription.directory`). What makes
-room goes apart from them, over connections of its own, which are opened with the first that is wanted.
+Rule: what the gateway itself needs answered shares no connection with what may stop one. Deliveries do: they are not
+read while the gateway holds too much (`subscription.directory`). So do diversions: a broker that holds a topic to its
+publish rate reads nothing from the connection of a producer that is too fast. Each of the three has connections of its
+own, opened with the first that is wanted: a full gateway hears its leader, finds topics, and makes room.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,7 +29,7 @@ from proxy.net.broker.statistics import BrokersStatistics, State
 
 if TYPE_CHECKING:
     from proxy.net.broker.connection import BrokerConnection
-    from proxy.net.ports import BrokerLink, Clock, Connector
+    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Connector
 
 log = structlog.get_logger("keyline.brokers")
 
@@ -38,49 +42,63 @@ def _nothing() -> None:
     """There was no connection to wait for."""
 
 
-def _the_second_time(call: Callable[[], None]) -> Callable[[], None]:
-    """Calls it when it was called twice itself."""
-    called = False
+def _the_last_of(count: int, call: Callable[[], None]) -> Callable[[], None]:
+    """Calls it when it was called so often itself."""
+    left = count
 
-    def once_more() -> None:
-        nonlocal called
-        if called:
+    def one_less() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
             call()
-        called = True
 
-    return once_more
+    return one_less
 
 
 def _untold(_service_url: str) -> None:
     """Ignores the result."""
 
 
+class _Over:
+    """Implements `ports.BrokerDirectory` over one set of connections."""
+
+    def __init__(self, pool: BrokerPool, locate: Callable[[str, BrokerPool, Found], None]) -> None:
+        self.pool = pool
+        self._locate = locate
+
+    def locate(self, topic: str, found: Found) -> None:
+        """As the port says."""
+        self._locate(topic, self.pool, found)
+
+
 class Brokers:
-    """Implements `ports.BrokersTwice`."""
+    """Implements `ports.Brokers`."""
 
     def __init__(
         self, connector: Connector, clock: Clock, settings: BrokerSettings, named: Callable[[str], None] = _untold
     ) -> None:
         """Open nothing yet. `named` hears the service URL of every broker that a lookup led to."""
-        self._connector = connector
         self._clock = clock
         self._settings = settings
-        self._pool = BrokerPool(connector, clock, settings)
+        self._pool = BrokerPool(connector, clock, replace(settings, connections_per_broker=1))
+        self._deliveries = _Over(BrokerPool(connector, clock, settings), self._locate)
+        self._diversions = _Over(BrokerPool(connector, clock, settings), self._locate)
+        self._pools = (self._pool, self._deliveries.pool, self._diversions.pool)
         self._service_urls = settings.service_urls
-        self._waiting: dict[str, list[Found]] = {}
+        self._waiting: dict[str, list[tuple[BrokerPool, Found]]] = {}
         self._named = named
         self._lookups = self._lookup_failures = 0
         self._closed = False
-        self._apart: Brokers | None = None
 
     @property
-    def apart(self) -> Brokers:
-        """As the port says; closed, and counted, with this one."""
-        if self._apart is None:
-            self._apart = Brokers(self._connector, self._clock, self._settings, self._named)
-            if self._closed:
-                self._apart.close(_nothing)
-        return self._apart
+    def deliveries(self) -> BrokerDirectory:
+        """As the port says."""
+        return self._deliveries
+
+    @property
+    def diversions(self) -> BrokerDirectory:
+        """As the port says."""
+        return self._diversions
 
     def locate(self, topic: str, found: Found) -> None:
         """Look the topic up and hand over a connected link, in a later turn of the loop.
@@ -88,16 +106,19 @@ class Brokers:
         `found` gets an `UpstreamError` if the broker refused the lookup, `UpstreamUnavailable` if none could be
         reached, `LimitExceeded` past `lookups_max` topics at once.
         """
+        self._locate(topic, self._pool, found)
+
+    def _locate(self, topic: str, pool: BrokerPool, found: Found) -> None:
         waiting = self._waiting.get(topic)
         if waiting is not None:
-            waiting.append(found)
+            waiting.append((pool, found))
             return
         refusal = self._refusal()
         if refusal is not None:
             error = refusal
             self._clock.call_soon(lambda: found(error))
             return
-        self._waiting[topic] = [found]
+        self._waiting[topic] = [(pool, found)]
         self._lookups += 1
         Lookup(
             topic,
@@ -118,13 +139,12 @@ class Brokers:
 
     def statistics(self) -> BrokersStatistics:
         """Freeze what is worth seeing."""
-        states = Counter(self._pool.states())
-        own = BrokersStatistics(
+        states = Counter(chain.from_iterable(pool.states() for pool in self._pools))
+        return BrokersStatistics(
             lookups_total=self._lookups,
             lookup_failures_total=self._lookup_failures,
             connections={state.value: states[state] for state in State},
         )
-        return own if self._apart is None else own.plus(self._apart.statistics())
 
     def close(self, gone: Callable[[], None]) -> None:
         """Close every connection once its queue is sent, and refuse from now on; lookups that wait fail.
@@ -132,10 +152,9 @@ class Brokers:
         `gone` is called when the last connection is closed, perhaps at once.
         """
         self._closed = True
-        if self._apart is not None:
-            gone = _the_second_time(gone)
-            self._apart.close(gone)
-        self._pool.close(_STOPPING, gone)
+        one_gone = _the_last_of(len(self._pools), gone)
+        for pool in self._pools:
+            pool.close(_STOPPING, one_gone)
 
     def _refusal(self) -> KeylineError | None:
         if self._closed:
@@ -149,12 +168,12 @@ class Brokers:
         if isinstance(result, BrokerTarget):
             if not result.proxy_to_broker_url:  # otherwise it is only reachable through the proxy
                 self._named(result.service_url)
-            for found in waiting:
-                self._pool.acquire(result, found)
+            for pool, found in waiting:
+                pool.acquire(result, found)
             return
         self._lookup_failures += 1
         log.warning("lookup failed", topic=topic, error=str(result), waiting=len(waiting))
         if isinstance(result, UpstreamUnavailable):
             self._service_urls = (*self._service_urls[1:], self._service_urls[0])  # the next asks another one first
-        for found in waiting:
+        for _, found in waiting:
             found(result)

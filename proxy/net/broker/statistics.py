@@ -23,11 +23,3 @@ class BrokersStatistics:
     lookup_failures_total: int
     connections: dict[str, int]
     """By state; every state is there."""
-
-    def plus(self, other: BrokersStatistics) -> BrokersStatistics:
-        """Both together."""
-        return BrokersStatistics(
-            self.lookups_total + other.lookups_total,
-            self.lookup_failures_total + other.lookup_failures_total,
-            {state: count + other.connections[state] for state, count in self.connections.items()},
-        )

@@ -7,7 +7,7 @@ message may be in the topic twice, and never in none. How often is bounded: afte
 twice as many with each receipt; what is refused, or lost alone, waits apart (`refused`).
 
 What waits behind a message on its way may be all that the gateway has room for, and nothing is read then where messages
-come: so the producer has a connection apart from those (`ports.BrokersTwice`).
+come: so the producer has a connection apart from those (`ports.Brokers`).
 
 The producer is the gateway's own, with its authority: the operator's configuration names the topic (`own_topics`).
 
@@ -182,7 +182,7 @@ class DeadLetters:
     def _make_producer(self) -> None:
         services = self._services
         mode = pb.ProducerAccessMode.Shared
-        producer = GatewayProducer(self.topic, mode, services.brokers.apart, services.clock, self, self._not_taken)
+        producer = GatewayProducer(self.topic, mode, services.brokers.diversions, services.clock, self, self._not_taken)
         self._producer = producer.open()
 
     def _message(self, part: Part) -> Published | None:

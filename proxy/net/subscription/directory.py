@@ -3,7 +3,8 @@
 The gateway's bytes are bounded twice. Each subscription stops granting permits when its own budget is spent; that is
 an estimate, made before the messages are seen. The hard stop is here: when all of them together hold more than the
 gateway may, nothing is read from brokers until workers gave back a tenth of it. Acks do not need that reading to go
-out, and dead letters and parked keys have connections of their own, so the stop always ends.
+out, and dead letters and parked keys have connections of their own, so the stop always ends. Nor does it reach what
+replicas say to each other (`ports.Brokers`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from proxy.core.transactions import TransactionId
-    from proxy.net.ports import BrokerLink, BrokersTwice, Clock, WorkerLink, WorkerPort
+    from proxy.net.ports import BrokerLink, Brokers, Clock, WorkerLink, WorkerPort
     from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.owned import Ownership
     from proxy.net.subscription.settings import SubscriptionSettings
@@ -51,7 +52,7 @@ class Subscriptions:
 
     def __init__(
         self,
-        brokers: BrokersTwice,
+        brokers: Brokers,
         clock: Clock,
         settings: SubscriptionSettings,
         openings: Openings,

@@ -67,7 +67,7 @@ class ParkingLot(DeadLetters):
         """Up to which message the log is read first: the producer's name, which a broker gives no other."""
         slot_of = state.dispatcher.selector.slot
         hears = self._marked, self._log_changed, self._log_failed
-        self.log = ParkedLog(self.topic, state.key, services.brokers.apart, state.clock, slot_of, *hears)
+        self.log = ParkedLog(self.topic, state.key, services.brokers.diversions, state.clock, slot_of, *hears)
         self._log_trouble = ""
         """Why the log could not be read last; empty while it is."""
         self._redrive_trouble = ""
@@ -358,7 +358,7 @@ class ParkingLot(DeadLetters):
             if self._redrives_pause is None:
                 self._redrives_pause = self._state.clock.call_later(RETRY_S, self._redrive_again)
 
-        return Redrive(self.topic, name, wanted, self._services.brokers.apart, self._found, lost)
+        return Redrive(self.topic, name, wanted, self._services.brokers.diversions, self._found, lost)
 
     def _redrive_again(self) -> None:
         self._redrives_pause = None

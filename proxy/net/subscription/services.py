@@ -23,7 +23,7 @@ from proxy.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import BrokersTwice, Clock
+    from proxy.net.ports import Brokers, Clock
     from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.net.subscription.takeover_asks import TakeoverAsks
@@ -34,7 +34,7 @@ class Services:
 
     def __init__(
         self,
-        brokers: BrokersTwice,
+        brokers: Brokers,
         clock: Clock,
         settings: SubscriptionSettings,
         openings: Openings,

@@ -112,7 +112,7 @@ class UpstreamConsumer:
         """`ports.UpstreamConsumer.message`, without a call in between."""
         self.upstream = SubscriptionUpstream(
             template,
-            services.brokers,
+            services.brokers.deliveries,
             state.clock,
             settings,
             self,
