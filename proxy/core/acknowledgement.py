@@ -212,7 +212,7 @@ def take_back(
         dispatcher.waiting_messages += part.count
         dispatcher.outstanding.spill.waits((part,))
     returned = list(units)
-    dispatcher.chunked.came_back(worker, returned)
+    dispatcher.chunked.came_back(worker, returned, unsent if seen else {id(part) for part in returned})
     if worker.redelivered_messages > before:
         dispatcher.comebacks.append((worker.name, worker.redelivered_messages - before))
     return returned

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Container, Iterable
 
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
@@ -20,13 +20,15 @@ _NO_SLOTS: Final[dict[int, int]] = {}
 
 
 class _Begun:
-    __slots__ = ("needed", "slot", "worker")
+    __slots__ = ("needed", "returned", "slot", "worker")
 
     def __init__(self, worker: Worker, slot: int, needed: int) -> None:
         self.worker = worker
         self.slot = slot
         self.needed = needed
         """Index of the chunk the worker needs next."""
+        self.returned: set[int] = set()
+        """Indexes of those that it had and gave back, and has not got again."""
 
 
 class ChunkedMessages:
@@ -53,15 +55,15 @@ class ChunkedMessages:
         chunk = part.chunk
         assert chunk is not None
         if chunk.index + 1 < chunk.total:
-            self._needs(worker, part, chunk.index + 1)
+            self._needs(worker, part, chunk.index + 1).returned.discard(chunk.index)
         else:
             self._forget(chunk.uuid)
 
-    def came_back(self, worker: Worker, returned: Iterable[Part]) -> None:
+    def came_back(self, worker: Worker, returned: Iterable[Part], unseen: Container[int] = ()) -> None:
         """The worker gave these back: of each message it needs the first of them again, or all from the beginning.
 
         From the beginning, too, if it gave back the chunk before that one earlier: then all wait, in their order.
-        And if it needs an earlier one already, that has not changed.
+        And if it needs an earlier one already, that has not changed. `unseen` has object ids of what it never had.
         """
         chunks = [part for part in returned if part.chunk is not None]
         if not chunks:
@@ -77,6 +79,11 @@ class ChunkedMessages:
                 self._needs(worker, part, chunk.index)
             else:
                 self._forget(chunk.uuid)
+        for part in chunks:
+            assert part.chunk is not None
+            begun = self._begun.get(part.chunk.uuid)
+            if begun is not None and begun.worker is worker and id(part) not in unseen:
+                begun.returned.add(part.chunk.index)
 
     def give_up(self, part: Part) -> bool:
         """Forget the rest of the part's message; False if none was awaited, or it is not a chunk."""
@@ -112,18 +119,24 @@ class ChunkedMessages:
             return None
         return begun.worker
 
-    def _needs(self, worker: Worker, part: Part, index: int) -> None:
+    def is_returned(self, part: Part) -> bool:
+        """Whether the worker that needs the part gave it back, or one that comes before it."""
+        assert part.chunk is not None
+        return any(index <= part.chunk.index for index in self._begun[part.chunk.uuid].returned)
+
+    def _needs(self, worker: Worker, part: Part, index: int) -> _Begun:
         """The worker needs this chunk next of the part's message."""
         chunk = part.chunk
         assert chunk is not None
         begun = self._begun.get(chunk.uuid)
         if begun is not None and begun.worker is worker and begun.slot == part.slot:
             begun.needed = index
-            return
+            return begun
         self._forget(chunk.uuid)
-        self._begun[chunk.uuid] = _Begun(worker, part.slot, index)
         slots = self._slots.setdefault(worker, {})
         slots[part.slot] = slots.get(part.slot, 0) + 1
+        begun = self._begun[chunk.uuid] = _Begun(worker, part.slot, index)
+        return begun
 
     def _forget(self, uuid: str) -> bool:
         """Whether it was begun."""

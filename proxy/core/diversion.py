@@ -29,3 +29,4 @@ def arrived(dispatcher: Dispatcher, part: Part, now: float) -> None:
     dispatcher.chunked.give_up(part)
     if slot not in diversions.held:
         dispatcher.settle((slot,), now)
+        dispatcher.serve_begun(now)

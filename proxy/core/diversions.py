@@ -117,6 +117,10 @@ class Diversions:
         """It is redriven."""
         self.fed.setdefault(part.position, []).append(part)
 
+    def feeds(self, part: Part) -> bool:
+        """Whether it is redriven, and waits or is at a worker."""
+        return any(each is part for each in self.fed.get(part.position, ()))
+
     def unfeed(self, part: Part) -> None:
         """If it is redriven, it is so no longer."""
         parts = self.fed.get(part.position)

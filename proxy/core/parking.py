@@ -19,6 +19,8 @@ Source: design section 9.
 
 from __future__ import annotations
 
+from itertools import takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from proxy.core.entry import PART_BYTES, Batch, Part, batch_of, split
@@ -102,6 +104,7 @@ def release(dispatcher: Dispatcher, slot: int, now: float) -> None:
     if not diversions.held[slot]:
         del diversions.held[slot]
     dispatcher.settle((slot,), now)
+    dispatcher.serve_begun(now)
 
 
 def restored(
@@ -136,16 +139,23 @@ def _gather(dispatcher: Dispatcher, slots: set[int], now: float) -> None:
 
 
 def _leave_in_lot(dispatcher: Dispatcher, slot: int) -> None:
-    """What was redriven and waits again, first of its slot, is in the lot still, and is not to be delivered now."""
+    """What was redriven and waits again, first of its slot, is in the lot still, and is not to be delivered now.
+
+    But for the rest of a chunked message that a worker has begun.
+    """
     entry = dispatcher.blocked.get(slot)
     if entry is None:
         return
     parts = entry.parts
-    while parts and (batch := parts[0].batch) is not None and batch.foreign:
-        part = parts.popleft()
+    foreign = list(takewhile(attrgetter("foreign"), parts))
+    for part in foreign:
+        if dispatcher.needed_by(part) is not None:
+            continue
+        assert part.batch is not None
+        parts.remove(part)
         dispatcher.diversions.unfeed(part)
         dispatcher.waiting_messages -= part.count
-        dispatcher.outstanding.bytes_held -= batch.bytes_held
+        dispatcher.outstanding.bytes_held -= part.batch.bytes_held
         dispatcher.chunked.give_up(part)
     if not parts:
         dispatcher.forget_blocked(slot)

@@ -44,7 +44,7 @@ class Serving(Targets):
                 else:
                     ready[target.index] = (target, [piece])
             if part.chunk is not None:
-                needed_by = self._needed_by(part)
+                needed_by = self.needed_by(part)
                 begun += [needed_by] if needed_by is not None else []
         for target, pieces in ready.values():
             insert_all(target.ready, pieces)
@@ -177,7 +177,7 @@ class Serving(Targets):
                 insert_all(ready, (part,))
                 self._ask_for(ready, worker.permits)
                 break
-            if part.chunk is not None and not self.ordered and self._needed_by(part) not in {None, worker}:
+            if part.chunk is not None and not self.ordered and self.needed_by(part) not in {None, worker}:
                 # It is a piece of what another has begun meanwhile.
                 insert_all(self._blocked_slot(part.slot).parts, (part,))
                 continue
@@ -199,7 +199,7 @@ class Serving(Targets):
         An entry that only goes whole goes when nothing of its slot is at the worker.
         """
         slot = part.slot
-        if part.chunk is not None and self._needed_by(part) is worker:
+        if part.chunk is not None and self.needed_by(part) is worker:
             return part
         blocked = self.blocked.get(slot)
         if blocked is not None and blocked.parts[0].order < part.order:
@@ -252,24 +252,25 @@ class Serving(Targets):
         if not begun:
             return
         ready = _chunks_by_slot(worker, begun)
+        sent: dict[int, None] = {}
         for slot in [*ready, *(slot for slot in self.blocked if slot in begun and slot not in ready)]:
             blocked = self.blocked.get(slot)
             waiting = [(worker.ready, part) for part in ready.get(slot, ())]
             if blocked is not None:
                 waiting += [(blocked.parts, part) for part in blocked.parts if part.chunk is not None]
             for queue, part in waiting:
-                if worker.permits > 0 and self._needed_by(part) is worker:
+                if worker.permits > 0 and self.needed_by(part) is worker:
                     if self._lacks(part):
                         self._ask_for((part,), part.count)
                         break
                     queue.remove(part)
                     self._leave_queue(part, now)
                     self._send(worker, part, now)
-            if blocked is not None:
-                if not blocked.parts:
-                    self.forget_blocked(slot)
-                else:
-                    self.settle((slot,), now)
+                    sent[slot] = None
+            if blocked is not None and not blocked.parts:
+                self.forget_blocked(slot)
+        # Only after progress: settling serves this worker again, which leads here again.
+        self.settle(sent, now)
 
     def serve_begun(self, now: float) -> None:
         """The rest of chunked messages passes the ready queues: see `chunked`."""

@@ -106,7 +106,7 @@ class Targets(DispatcherTables):
                 return None
             if self.by_slot and (slot in self.retries.held or self._room(slot) <= 0):
                 return None
-        elif head.chunk is not None and self._needed_by(head) not in {None, owner}:
+        elif head.chunk is not None and self.needed_by(head) not in {None, owner}:
             # Order among messages is not asked for, but a message's own pieces stay together.
             return None
         return owner
@@ -119,16 +119,23 @@ class Targets(DispatcherTables):
         """Whether some of the part may go where its slot has this room."""
         return room > 0 and (part.count <= room or part.divisible or room == self.window)
 
-    def _needed_by(self, part: Part) -> Worker | None:
-        """Who needs the part, a chunk, to finish a message of which it holds the beginning, and may have it."""
-        if self.leases is not None and not self.leases.covers(part.slot):
-            return None
-        if part.slot in self.retries.held or self.diversions.holds(part.slot, part):
-            return None
+    def needed_by(self, part: Part) -> Worker | None:
+        """Who needs the part, a chunk, to finish a message of which it holds the beginning, and may have it.
+
+        The message was begun before what its slot waits for came back (a retry, a dead letter, a key that is parked),
+        like all else that the worker has of the slot. Without its rest it would be lost: clients acknowledge what they
+        have of a message that does not become whole in time.
+        """
         worker = self.chunked.needed_by(part)
-        if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:
-            return worker
-        return None
+        if worker is None or (self.leases is not None and not self.leases.covers(part.slot)):
+            return None
+        if self.ordered and self.slots.holder(part.slot) != worker.index:
+            return None
+        if self.chunked.is_returned(part):
+            waits = part.slot in self.retries.held or self.diversions.holds(part.slot, part)
+        else:
+            waits = self.diversions.has(part)
+        return None if waits else worker
 
     # ---- blocked slots ----------------------------------------------------------------------------------------
 
@@ -169,7 +176,7 @@ class Targets(DispatcherTables):
         owner = self.select(slot)
         if owner is None:
             return self._why_without_owner()
-        begun = self._needed_by(head)
+        begun = self.needed_by(head)
         gate = owner.join_gate
         if begun is None and gate is not None and head.position > gate.position:
             return WaitReason.JOIN_POSITION

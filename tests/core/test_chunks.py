@@ -9,11 +9,13 @@ import pytest
 
 from proxy.core import acknowledgement
 from proxy.core.dispatcher import OrderingMode
+from proxy.core.diversion import arrived
 from proxy.core.explain import explain_slot
-from proxy.core.positions import pack
+from proxy.core.key_policy import KeyPolicy
+from proxy.core.positions import entry_of, pack
 from proxy.core.reposition import discard_up_to
 from proxy.core.waiting import WaitReason
-from tests.core.test_dispatcher_rig import LEDGER, A, Rig
+from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
 
 
 def drained(**permits: int) -> Rig:
@@ -413,3 +415,57 @@ def test_thousands_of_messages_that_are_never_finished_cost_little_of_each_turn(
     acknowledgement.redeliver(rig.dispatcher, worker, asked, rig.now)
     assert time.thread_time() - began < 0.4
     assert len(rig.dispatcher.chunked) == count - len(asked)
+
+
+RETRY = KeyPolicy(retry_delay_s=60.0, retry_delay_max_s=60.0)
+
+
+def begun_before(policy: KeyPolicy) -> Rig:
+    """c1 has 1, which comes back for good or for long, and chunk 0 of three of message m."""
+    rig = Rig(c1=[A], c2=[B])
+    rig.dispatcher.set_policy(policy)
+    rig.join("c1", 10)
+    rig.entries(A, 1)
+    rig.chunk(2, A, "m", 0, 3)
+    assert rig.got("c1") == [1, 2]
+    rig.nack("c1", 1)
+    return rig
+
+
+@pytest.mark.parametrize("policy", [RETRY, KeyPolicy(dead_letter_after=1), KeyPolicy(park_after=1)])
+def test_the_rest_passes_an_earlier_message_for_which_its_key_waits(policy: KeyPolicy) -> None:
+    """A client acknowledges what it has of a message that does not become whole in time: it would be lost."""
+    rig = begun_before(policy)
+    rig.chunk(3, A, "m", 1, 3)
+    rig.entries(A, 4)
+    rig.chunk(5, A, "m", 2, 3)
+    assert rig.got("c1") == [3, 5]
+    rig.ack("c1", 2, 3, 5)
+    assert rig.got("c1") == []
+    assert [entry_of(part.position) for part in rig.dispatcher.waiting_in(A)] == [1, 4]
+
+
+def test_a_chunk_that_came_back_itself_waits_with_its_key() -> None:
+    """And so do those behind it."""
+    rig = begun_before(RETRY)
+    rig.chunk(3, A, "m", 1, 3)
+    assert rig.got("c1") == [3]
+    rig.nack("c1", 3)
+    rig.chunk(4, A, "m", 2, 3)
+    assert rig.got("c1") == []
+    rig.dispatcher.unblock(60.0)
+    assert rig.got("c1") == [1, 3, 4]
+
+
+def test_a_chunk_that_came_back_itself_goes_on_with_its_key_once_a_dead_letter_has_arrived() -> None:
+    """Though the key's window has no room."""
+    rig = begun_before(KeyPolicy(window=2, dead_letter_after=2))
+    rig.chunk(3, A, "m", 1, 3)
+    rig.chunk(4, A, "m", 2, 3)
+    assert rig.got("c1") == [1, 3, 4]
+    rig.nack("c1", 1)
+    rig.nack("c1", 4)
+    assert rig.got("c1") == []
+    for part in rig.dispatcher.diversions.take_fresh():
+        arrived(rig.dispatcher, part, rig.now)
+    assert rig.got("c1") == [4]

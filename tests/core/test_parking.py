@@ -42,7 +42,13 @@ class Lot:
         """Hand on what is parked."""
         for part in self.has[:count]:
             copy = parking.restored(
-                part.position, part.indexes[0] if part.indexes else None, 1, part.slot, b"tail", self.rig.now, None
+                part.position,
+                part.indexes[0] if part.indexes else None,
+                1,
+                part.slot,
+                b"tail",
+                self.rig.now,
+                part.chunk,
             )
             parking.feed(self.rig.dispatcher, copy, self.rig.now)
 
@@ -102,6 +108,32 @@ def test_a_batch_goes_message_by_message() -> None:
     rig.ack("c1", (4, (1,)))
     assert rig.acked_upstream() == [0, 1, 2, 3, 4]
     assert not rig.dispatcher.outstanding.bytes_held
+
+
+def test_a_redrive_that_fails_leaves_no_chunked_message_half_at_a_worker() -> None:
+    """Its rest is delivered yet, before it may come from the lot again with all that is behind it."""
+    rig = rig_of(KeyPolicy(park_after=1))
+    lot = Lot(rig)
+    rig.entries(A, 0)
+    rig.got("c1")
+    rig.nack("c1", 0)
+    rig.chunk(1, A, "m", 0, 2)
+    rig.chunk(2, A, "m", 1, 2)
+    rig.entries(A, 3)
+    assert lot.turn() == [0, 1, 2, 3]
+    rig.dispatcher.workers[1].permits = 2
+    parking.begin_redrive(rig.dispatcher, A)
+    lot.feed()
+    assert rig.got("c1") == [0, 1]
+    rig.nack("c1", 0)
+    rig.dispatcher.diversions.dirty[A] = None
+    assert lot.turn() == []
+    rig.flow("c1", 10)
+    assert rig.got("c1") == [2]
+    rig.ack("c1", 1, 2)
+    assert lot.acknowledged() == [1, 2]
+    assert rig.dispatcher.waiting_messages == 0
+    assert not rig.dispatcher.diversions.fed
 
 
 @pytest.mark.parametrize("window", [0, 1, 2])

@@ -118,6 +118,28 @@ def test_a_stuck_key_keeps_its_share_and_moves_again_by_itself() -> None:
     assert rig.got("c1") == [5]
 
 
+def test_a_long_queue_behind_a_chunk_that_only_the_broker_has_stays_a_queue() -> None:
+    """It is not gone through by calls in calls: nothing of it can leave before the chunk is here."""
+    rig = rig_of(KeyPolicy(window=3, share=0.05), c1=[A], c2=[B])
+    rig.join("c1", 3)
+    rig.join("c2", 500)
+    rig.entries(A, 1, 2)
+    rig.chunk(3, A, "m", 0, 2)
+    rig.entries(A, 4)
+    rig.chunk(5, A, "m", 1, 2)
+    rig.entries(A, *range(6, 1_000))
+    assert rig.got("c1") == [1, 2, 3]
+    spilling.spill(rig.dispatcher, LOOK_AHEAD, 1)
+    rig.nack("c1", 1)
+    rig.flow("c1", 1_000)
+    assert rig.got("c1") == []
+    asked = [entry_of(position) for position in spilling.take_wants(rig.dispatcher, rig.now)]
+    assert asked[:2] == [1, 5]
+    for number in (1, 5):
+        send_again(rig, A, number)
+        assert rig.got("c1") == [number]
+
+
 @pytest.mark.parametrize("policy", [KeyPolicy(), KeyPolicy(window=1)])
 def test_nothing_loses_its_bytes_without_a_share(policy: KeyPolicy) -> None:
     """By default nothing is fetched twice."""

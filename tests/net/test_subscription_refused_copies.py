@@ -228,15 +228,16 @@ class Reader:
         """Nothing."""
 
 
-def read_in(order: list[Position], wanted: list[Position]) -> list[Position]:
-    """What a redrive hands on that reads entries in this order."""
+def read_in(order: list[Position], wanted: dict[Position, str], *, at_once: bool = True) -> list[Position]:
+    """What a redrive hands on that reads entries in this order, and whose messages are done `at_once`."""
     found: list[Position] = []
     reader: Any = Reader()
 
     def take(at: Position, tail: bytes) -> None:
         _ = tail
         found.append(at)
-        redrive.one_done()
+        if at_once:
+            redrive.one_done()
 
     redrive = Redrive("t", "n", wanted, reader, take, pytest.fail)
     for position in order:
@@ -248,6 +249,18 @@ def test_messages_that_were_parked_in_another_order_are_handed_on_in_topic_order
     """As far as the gateway's own pipeline may change it; one in any other order is read to its end all the same."""
     straight = [pack(1, entry) for entry in range(4 * AHEAD_MAX)]
     swapped = [*straight[:5], *straight[6:40], straight[5], *straight[40:]]
-    assert read_in(swapped, straight) == straight
+    assert read_in(swapped, dict.fromkeys(straight, "")) == straight
     many = [pack(1, entry) for entry in range(3 * EARLY_MAX)]
-    assert sorted(read_in(many[::-1], many)) == many
+    assert sorted(read_in(many[::-1], dict.fromkeys(many, ""))) == many
+
+
+def test_a_chunked_message_is_handed_on_when_all_of_it_is_here() -> None:
+    """However many chunks it has: no worker can acknowledge some of them. What is behind it waits for it."""
+    chunks = 3 * AHEAD_MAX
+    places = [pack(1, entry) for entry in range(chunks + 4)]
+    wanted = dict.fromkeys(places, "big")
+    wanted[places[0]] = wanted[places[2]] = wanted[places[-1]] = ""
+    wanted[places[5]] = wanted[places[-2]] = "small"
+    for read in range(len(places) + 1):
+        handed_on = read_in(places[:read], wanted, at_once=False)
+        assert handed_on == places[: 1 if 1 <= read < chunks + 3 else read]

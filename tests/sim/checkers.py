@@ -84,6 +84,8 @@ class Model:
         """The policy in force; its delays are all the same."""
         self.retry_at: dict[int, float] = {}
         """Messages that were given back, to when they may come again."""
+        self.given_back: set[int] = set()
+        """Messages that were given back and have not come again, in this life."""
         self._excused = storage.astray if mixed else frozenset[int]()
         self.forbidden = Forbidden()
         self.dead_letters: DeadLetters | None = None
@@ -128,6 +130,7 @@ class Model:
         self.acked_in_life.clear()
         self.opaque_in_life.clear()
         self.retry_at.clear()
+        self.given_back.clear()
         if self.dead_letters is not None:
             self.dead_letters.new_life()
         if self._moves:
@@ -260,6 +263,7 @@ class Model:
             if self.dead_letters is not None:
                 self.dead_letters.delivered(seat, number, anew=self.unsettled or number in self._excused_acks)
             self.holder[number] = seat
+            self.given_back.discard(number)
             self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
         seat.held[place] = list(numbers)
         if not self._goes_further(max(numbers)):
@@ -443,6 +447,7 @@ class Model:
 
     def _note_retry(self, numbers: Iterable[int]) -> None:
         """These are given back by a worker that wants them again."""
+        self.given_back.update(numbers)
         if self.keys.retry_delay_s:
             self.retry_at.update((number, self._now() + self.keys.retry_delay_s) for number in numbers if number >= 0)
         if self.dead_letters is not None:

@@ -125,6 +125,7 @@ class End:
         self._pieces.clear()
         self._closing = self.aborted = True
         if not self.over:
+            self.network.tap.ended(self)  # its owner goes on as if it were, in this turn
             self.process.call_soon(lambda: self.end("closed by us"))
             self._tell_other("connection reset by peer")
 

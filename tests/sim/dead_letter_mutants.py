@@ -33,6 +33,13 @@ MUTANTS: Final = (
         "        pass\n",
     ),
     Mutant(
+        "dead letters: the rest of a chunked message is not looked at when one has arrived",
+        CORE,
+        "        dispatcher.serve_begun(now)\n",
+        "",
+        tests="tests/core/test_chunks.py",
+    ),
+    Mutant(
         "dead letters: a message has one attempt more",
         ATTEMPTS,
         "    return part.redeliveries >= max_attempts and",

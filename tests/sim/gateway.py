@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import mmh3
 
 from proxy.core.dispatcher import OrderingMode
+from proxy.core.entry import PART_BYTES, Batch
 from proxy.limits import Limits
 from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
@@ -100,6 +101,12 @@ class Looked(Protocol):
         """The one that is looked at, if it is there."""
 
 
+def _cut(subscription: Subscription | None) -> int:
+    """Bytes that pieces of batches cost besides: most are cut long after they were read, when they come back."""
+    entries = () if subscription is None else subscription.state.dispatcher.outstanding.entries.values()
+    return PART_BYTES * sum(len(entry.parts) for entry in entries if isinstance(entry, Batch))
+
+
 class WakeUps:
     """G6 and G7, at the end of the gateway's turns."""
 
@@ -115,7 +122,8 @@ class WakeUps:
         self.looked += 1
         settings = gateway.settings
         held = gateway.subscriptions._bytes_held
-        if held > settings.gateway_memory_bytes + BURST_BYTES:
+        allowed = settings.gateway_memory_bytes + BURST_BYTES
+        if held > allowed and held > allowed + _cut(gateway.subscription):
             raise Violation(f"G7: {held} bytes held, {settings.gateway_memory_bytes} allowed")
         process = gateway.process
         check_leases(self._model.seats(), settings.ack_lease_ms / 1_000, process.now(), process.went_on_s)
@@ -149,8 +157,9 @@ class WakeUps:
             return  # only the broker has its bytes, and will send them
         beginner = self._began(number)
         if beginner is not None:
-            if slot in dispatcher.diversions.held or self._waits_for_retry(gateway, subscription, slot):
-                return  # another of the key, on its way or in its pause, goes on without this worker
+            waits = slot in dispatcher.diversions.held or self._waits_for_retry(gateway, subscription, slot)
+            if waits and number in self._model.given_back:
+                return  # it waits with its key, as all that comes back
             if beginner.permits > 0 and beginner.end.writable:
                 raise Violation(f"G6: piece {number} of a message waits that {beginner.name} has begun")
             return

@@ -511,9 +511,29 @@ MUTANTS = (
     Mutant(
         "the rest of a chunked message goes to the new owner",
         TARGETS,
-        "        if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:\n",
-        "        if worker is None:\n",
+        "        return None if waits else worker\n",
+        "        return None\n",
         tests="tests/core/test_chunks.py",
+    ),
+    Mutant(
+        "the rest of a chunked message waits for a retry or a dead letter of its key",
+        TARGETS,
+        "        if self.chunked.is_returned(part):\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        "a chunk passes one before it that came back",
+        CHUNKED,
+        "index <= part.chunk.index for",
+        "index == part.chunk.index for",
+        tests="tests/core/test_chunks.py",
+    ),
+    Mutant(
+        "a queue behind a chunk that is not here is gone through by calls in calls",
+        SERVING,
+        "        self.settle(sent, now)\n",
+        "        self.settle(begun, now)\n",
+        tests="tests/core/test_spilling.py",
     ),
     Mutant(
         "a later chunk comes again before the first",

@@ -285,13 +285,8 @@ class ParkingLot(DeadLetters):
 
     def _forget_returned(self) -> None:
         """What was redriven and came back for good, or was forgotten by a seek, is in the lot only."""
-        dispatcher = self._state.dispatcher
-        for number, (slot, _, batch) in list(self._fed.items()):
-            if slot in dispatcher.diversions.redriving or not batch.parts:
-                continue
-            part = batch.parts[0]
-            worker = None if part.holder is None else dispatcher.workers.get(part.holder.index)
-            if worker is None or worker.pending.get(part.key) is not part:
+        for number, (_, _, batch) in list(self._fed.items()):
+            if batch.parts and not self._state.dispatcher.diversions.feeds(batch.parts[0]):
                 del self._fed[number]
 
     def _carry_out(self, slot: int) -> None:
@@ -319,7 +314,9 @@ class ParkingLot(DeadLetters):
             if problem := self._why_not(slot):
                 self._end_order(slot, problem)
             else:
-                self._redrives[slot] = self._new_redrive(slot, in_topic_order(left))
+                pieces = {position: each.chunk[0] for position, each in left.items() if each.chunk is not None}
+                ordered = in_topic_order(left)
+                self._redrives[slot] = self._new_redrive(slot, {each: pieces.get(each, "") for each in ordered})
 
     def _keep_back(self, slot: int) -> None:
         """What would go in waits here instead: the lot is full, or refuses it, and this slot is to be taken out."""
@@ -349,7 +346,7 @@ class ParkingLot(DeadLetters):
         self._state.happened("redriven" if redriven else "parked_dropped", slot=slot, parking_topic=self.topic)
         parking.release(self._state.dispatcher, slot, self._state.now())
 
-    def _new_redrive(self, slot: int, wanted: list[Position]) -> Redrive:
+    def _new_redrive(self, slot: int, wanted: dict[Position, str]) -> Redrive:
         name = f"keyline-redrive-{slot}"
 
         def lost(reason: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 from proxy.core import parking
@@ -14,7 +14,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.parked import restored_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from proxy.core.entry import Part
     from proxy.core.positions import Position
@@ -34,12 +34,16 @@ class Redrive:
         self,
         topic: str,
         name: str,
-        wanted: list[Position],
+        wanted: Mapping[Position, str],
         brokers: BrokerDirectory,
         found: Callable[[Position, bytes], None],
         lost: Callable[[str], None],
     ) -> None:
-        """Begin; `wanted` goes to `found` in this order. A consumer without a cursor at the broker reads them."""
+        """Begin; `wanted` goes to `found` in this order. A consumer without a cursor at the broker reads them.
+
+        `wanted` has the uuid of each one's chunked message, or nothing. Such a message is handed on when all of it is
+        here: a worker can acknowledge nothing of it before, and what is read ahead is bounded.
+        """
         ledger, entry = unpack(min(wanted) - 1)
         start = pb.MessageIdData(ledgerId=ledger, entryId=entry % (1 << 64))
         subscribe = pb.CommandSubscribe(
@@ -53,6 +57,13 @@ class Redrive:
         self._order = deque(wanted)
         self._early: dict[Position, bytes] = {}
         """Read before their turn."""
+        self._message_of = wanted
+        self._missing = Counter(wanted.values())
+        """By uuid, chunks that were not taken yet."""
+        self._begun: set[str] = set()
+        """Messages of which chunks were taken, and not all."""
+        self._kept: list[tuple[Position, bytes]] = []
+        """What was taken since the first of them was begun."""
         self._found = found
         self._lost = lost
         self._ahead = 0
@@ -86,7 +97,7 @@ class Redrive:
         if position not in self._wanted or position in self._early:
             return
         self._early[position] = payload
-        due = self._take_due()
+        due = self._whole(self._take_due())
         self._ahead += len(due)
         if not self._wanted:
             self.close()
@@ -110,6 +121,21 @@ class Redrive:
                 self._wanted.discard(position)
                 due.append((position, self._early.pop(position)))
         return due
+
+    def _whole(self, taken: list[tuple[Position, bytes]]) -> list[tuple[Position, bytes]]:
+        """What may be handed on now that these were taken: nothing while a chunked message is not all here."""
+        for position, _ in taken:
+            uuid = self._message_of[position]
+            self._missing[uuid] -= 1
+            if uuid and self._missing[uuid]:
+                self._begun.add(uuid)
+            else:
+                self._begun.discard(uuid)
+        self._kept += taken
+        if self._begun:
+            return []
+        kept, self._kept = self._kept, []
+        return kept
 
     def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
         """As it says."""
