@@ -7,6 +7,7 @@ from typing import Final
 from dashboards.grafana import NO_LIMIT, Dashboard, Panel, Query, Row, above
 from dashboards.panels import lines, stat, worst
 from dashboards.promql import (
+    GATEWAY,
     SUBSCRIPTION_VARIABLES,
     gateway,
     gateway_rate,
@@ -181,7 +182,7 @@ _CONNECTIONS: Final = Row(
             "Client connections",
             "Open connections.",
             "short",
-            ("{{instance}}", gateway("keyline_gateway_connections")),
+            (GATEWAY, gateway("keyline_gateway_connections")),
             width=8,
         ),
         lines(
@@ -244,7 +245,7 @@ _PROCESS: Final = Row(
             "Memory budget used",
             "Bytes of entries that no worker has acknowledged, as a share of the budget.",
             "percentunit",
-            ("{{instance}}", BUDGET_USED),
+            (GATEWAY, BUDGET_USED),
             width=8,
             thresholds=above(0.7, red=0.9),
         ),
@@ -252,15 +253,15 @@ _PROCESS: Final = Row(
             "Memory",
             "Resident memory of the process, and the entries held in it.",
             "bytes",
-            ("{{instance}} resident", gateway("process_resident_memory_bytes")),
-            ("{{instance}} held", gateway("keyline_gateway_held_bytes")),
+            (f"{GATEWAY} resident", gateway("process_resident_memory_bytes")),
+            (f"{GATEWAY} held", gateway("keyline_gateway_held_bytes")),
             width=8,
         ),
         lines(
             "Processor",
             "Share of one core: the gateway's event loop uses one, so 100% is the maximum.",
             "percentunit",
-            ("{{instance}}", rate(gateway("process_cpu_seconds_total"))),
+            (GATEWAY, rate(gateway("process_cpu_seconds_total"))),
             width=8,
             thresholds=above(0.7, red=0.9),
         ),
@@ -268,7 +269,7 @@ _PROCESS: Final = Row(
             "File descriptors used",
             "As a share of the process's limit. Each connection takes one.",
             "percentunit",
-            ("{{instance}}", f"{gateway('process_open_fds')} / {gateway('process_max_fds')}"),
+            (GATEWAY, f"{gateway('process_open_fds')} / {gateway('process_max_fds')}"),
             width=8,
             thresholds=above(0.7, red=0.9),
         ),
@@ -283,10 +284,31 @@ _PROCESS: Final = Row(
         ),
         lines(
             "Uptime",
-            "Uptime of each gateway.",
+            "Uptime of each process of a gateway.",
             "s",
-            ("{{instance}}", f"time() - {gateway('process_start_time_seconds')}"),
+            (GATEWAY, f"time() - {gateway('process_start_time_seconds')}"),
             width=8,
+        ),
+    ),
+)
+
+_PROCESSES: Final = Row(
+    "Several processes on a host",
+    (
+        Panel(
+            "Processes that do not answer",
+            "Processes of a host without an answer to a scrape, so that their series are missing above: they start, "
+            "stand still or cannot start. Empty for a gateway of one process.",
+            "short",
+            above(red=1),
+            (Query(f"1 - {gateway('keyline_process_up')}", GATEWAY),),
+            stacked=True,
+        ),
+        lines(
+            "Restarts",
+            "Starts of each process after its first one, since its host started. Empty for a gateway of one process.",
+            "short",
+            (GATEWAY, gateway("keyline_process_restarts_total")),
         ),
     ),
 )
@@ -296,5 +318,5 @@ OVERVIEW: Final = Dashboard(
     "Keyline / Overview",
     "Gateways, their traffic, waiting messages and resources.",
     SUBSCRIPTION_VARIABLES,
-    (_AT_A_GLANCE, _MESSAGES, _SUBSCRIPTIONS, _CONNECTIONS, _PROCESS),
+    (_AT_A_GLANCE, _MESSAGES, _SUBSCRIPTIONS, _CONNECTIONS, _PROCESS, _PROCESSES),
 )

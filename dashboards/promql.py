@@ -54,6 +54,8 @@ WORKER_VARIABLES: Final = (
     Variable("worker", "Worker", f"label_values(keyline_worker_connected{{{_SUBSCRIPTION}}}, worker)", ".+"),
 )
 
+GATEWAY: Final = "{{instance}} {{process}}"
+"""Legend of a gateway: of several processes on one host each by its number, which is empty where there is one."""
 SERIES_MAX: Final = 10
 """Series a panel shows of subscriptions or workers: those with the most. A gateway may have 10,000 subscriptions."""
 

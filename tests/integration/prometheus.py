@@ -31,6 +31,13 @@ PACKAGE: Final = "apt-get install -y --no-install-recommends prometheus"
 Series = list[dict[str, Any]]
 Choice = dict[str, str | Sequence[str]]
 """Values of a dashboard's variables: a list is chosen by name, a string is an expression that stands for all."""
+ALL_NAMESPACES: Final = "[^/]+/[^/]+"
+"""As the variable stands for all."""
+EVERYTHING: Final[Choice] = {
+    "cluster": ".*", "job": ["keyline"], "instance": ".+", "namespace": ALL_NAMESPACES, "topic": ".+",
+    "subscription": ".+", "worker": ".+", "__rate_interval": "10s", "__range": "60s",
+}  # fmt: skip
+"""All of every variable, of the job of this name."""
 
 
 def program(name: str) -> str:
@@ -171,6 +178,11 @@ def interpolated(expression: str, choice: Choice) -> str:
         return escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"
 
     return re.sub(r"\$(\w+)", value, expression)
+
+
+def legend(pattern: str, labels: Mapping[str, str]) -> str:
+    """What Grafana calls a series: a label that it lacks is empty."""
+    return re.sub(r"{{(\w+)}}", lambda found: labels.get(found[1], ""), pattern).strip()
 
 
 def unix_now() -> float:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from dashboards.overview import OVERVIEW
 from integration.certificates import Authority
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
@@ -30,7 +31,7 @@ from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
 from tests.integration.owner_rig import TAKING
-from tests.integration.prometheus import RULES, Prometheus, prometheus
+from tests.integration.prometheus import EVERYTHING, RULES, Prometheus, interpolated, legend, prometheus
 
 PROCESSES: Final = 2
 WORKERS: Final = tuple(f"w{number}" for number in range(6))
@@ -38,6 +39,8 @@ MESSAGES: Final = 20_000
 KEYS: Final = 300
 RATE_PER_S: Final = 2_000.0
 GONE_S: Final = 60.0
+DOWN: Final = "Processes that do not answer"
+"""The panel of this title."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -216,10 +219,33 @@ def watched(host: Host, directory: Path) -> Iterator[Prometheus]:
         yield running
 
 
-def test_a_process_that_cannot_be_started_again_is_told_of_by_alerts(
+def shown(watching: Prometheus, title: str = "") -> dict[str, list[tuple[str, float]]]:
+    """Lines of the overview's panels that have one for each process, by title: legend and number, in order."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for panel in (panel for row in OVERVIEW.rows for panel in row.panels):
+        for query in panel.queries:
+            if "{{instance}}" in query.legend and panel.title.startswith(title):
+                result = watching.now(interpolated(query.expression, EVERYTHING))
+                lines = [(legend(query.legend, one["metric"]), float(one["values"][0][1])) for one in result]
+                found[panel.title] = sorted([*found.get(panel.title, ()), *lines])
+    return found
+
+
+def has_a_line_for_each(panels: dict[str, list[tuple[str, float]]], lines: list[str]) -> bool:
+    """Whether every panel has, whatever it shows of a process; in a failed scrape are none."""
+    legends = {title: [name for name, _ in found] for title, found in panels.items()}
+    both = legends.pop("Memory", None) == [f"{line} {what}" for line in lines for what in ("held", "resident")]
+    return (
+        both
+        and set(legends) >= {"Processor", "Uptime", DOWN, "Restarts"}
+        and all(found == lines for found in legends.values())
+    )
+
+
+def test_a_process_that_cannot_be_started_again_is_told_of_by_alerts_and_panels(
     module_pulsar: PulsarStandalone, tmp_path: Path
 ) -> None:
-    """They name it, and end with its trouble; before, every rule can be evaluated and neither fires."""
+    """They name it; alerts end with its trouble. Before, every rule can be evaluated and neither fires."""
     signed = Authority(tmp_path / "certificates").sign("gateway", "localhost")
     files = {"tls_certificate_file": str(signed.certificate), "tls_key_file": str(signed.key)}
     about, both = 'ALERTS{alertname=~"KeylineProcess.*", alertstate="firing"}', "sum(keyline_process_up) == 2"
@@ -236,11 +262,15 @@ def test_a_process_that_cannot_be_started_again_is_told_of_by_alerts(
             for rule in rules:
                 watching.now(rule["query"])  # two processes' series may be more than an operator can match
             assert not firing()
+            lines = [f"{LOOPBACK}:{host.admin_port} {process}" for process in range(PROCESSES)]
+            eventually(lambda: has_a_line_for_each(shown(watching), lines), "each process in every panel")
             certificate = signed.certificate.read_text()
             signed.certificate.unlink()
             os.kill(next(line["pid"] for line in host.said("process started") if line["process"] == 1), signal.SIGKILL)
             told = {("KeylineProcessDown", "1"), ("KeylineProcessRestarts", "1")}
             eventually(lambda: firing() == told, "both alerts", GONE_S)
+            down = [(lines[0], 0.0), (lines[1], 1.0)]
+            eventually(lambda: shown(watching, DOWN) == {DOWN: down}, "the panel that names the one")
             signed.certificate.write_text(certificate)
             ended = {("KeylineProcessRestarts", "1")}
             eventually(lambda: watching.holds(both) and firing() == ended, "the end of the one", GONE_S)
