@@ -3,6 +3,9 @@
 There is no coroutine, task or queue per message. Writes of one loop turn are gathered into one write, because a system
 call costs more than the gateway's whole work on a small message.
 
+Only the first write of a turn leaves at once if it is large: beside its other costs a system call counts for little,
+and the peer reads it while the gateway does the rest of the turn, such as cutting other workers' slices of a batch.
+
 An exception that escapes from a state machine is a bug. It is logged once, with its stack, and closes its connection;
 other connections, and the process, continue.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
 import struct
 import time
@@ -35,6 +39,11 @@ READ_OUT_S: Final = 1.0
 
 SCATTERED_BYTES: Final = 8 << 10
 """Pieces that are larger on average are written side by side: to join them costs more than a longer system call."""
+
+AT_ONCE_BYTES: Final = 1 << 10
+"""The first write of a turn leaves at once from this size on: it is worth a system call of its own."""
+AT_ONCE_BYTES_MAX: Final = 64 << 10
+"""And up to this one: what the system does not take is copied. The loop copies nothing."""
 
 PAUSED_READING_S: Final = 0.01
 """Interval of the checks of such a connection while its receiver does not read."""
@@ -67,6 +76,8 @@ class AioTransport(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self._received: Callable[[bytes], None] = _too_early
         self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
+        """Of the socket while the connection is open, if its bytes are sent as they are and not by TLS."""
         self._peer = "not connected"
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
@@ -110,13 +121,17 @@ class AioTransport(asyncio.Protocol):
         """As the port says."""
         if self._writes_end:
             return
+        if not self._flush_due:
+            self._flush_due = True
+            self._turns.at_end(self._flush)
+            if AT_ONCE_BYTES <= len(data) <= AT_ONCE_BYTES_MAX:
+                data = self._send_at_once(data)
+                if not data:
+                    return
         self._pieces.append(data)
         self._pieces_bytes += len(data)
         if self._pieces_bytes > self._high_water_bytes:
             self._writable = False
-        if not self._flush_due:
-            self._flush_due = True
-            self._turns.at_end(self._flush)
 
     def limit(self, seconds: float) -> None:
         """As the port says."""
@@ -165,6 +180,8 @@ class AioTransport(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._high_water_bytes, low=self._low_water_bytes)
         self._peer = address_text(transport.get_extra_info("peername"))
         raw = transport.get_extra_info("socket")
+        if raw is not None and transport.get_extra_info("ssl_object") is None:
+            self._descriptor = raw.fileno()
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._receiver = receiver = self._make_receiver(self)
@@ -198,6 +215,7 @@ class AioTransport(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         self._closing = self._writes_end = True
+        self._descriptor = -1
         self._drop_pieces()
         reason = self._close_reason or (str(exc) if exc is not None else "closed by the peer")
         if self._receiver is not None:
@@ -209,6 +227,16 @@ class AioTransport(asyncio.Protocol):
             self._receiver, self._received, self._make_receiver = None, _too_early, _no_receiver
 
     # ---- within
+
+    def _send_at_once(self, data: bytes) -> bytes:
+        """Send what the system takes now, while nothing waits to go before it; what is left."""
+        transport = self._transport
+        if self._descriptor < 0 or transport is None or transport.is_closing() or transport.get_write_buffer_size():
+            return data
+        try:
+            return data[os.write(self._descriptor, data) :]
+        except OSError:  # the peer does not read, or is gone: the loop tells which
+            return data
 
     def _flush(self) -> None:
         self._flush_due = False

@@ -31,7 +31,7 @@ LEFT_UNREAD: Final = "the peer left too much unread"
 class Transport(Protocol):
     """One open TCP connection.
 
-    Writes are gathered and leave as one system call per loop turn.
+    Writes are gathered and leave as one system call per loop turn; the first of a turn may leave before the others.
     """
 
     @property

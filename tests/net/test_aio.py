@@ -14,7 +14,7 @@ import structlog
 import uvloop
 
 from proxy.aio.clock_and_connector import AioClock, AioConnector
-from proxy.aio.transport import READ_OUT_S, AioTransport
+from proxy.aio.transport import AT_ONCE_BYTES, AT_ONCE_BYTES_MAX, READ_OUT_S, RESET, AioTransport
 from proxy.limits import Limits
 from proxy.net.ports import Transport
 
@@ -182,6 +182,77 @@ def test_a_turn_s_writes_are_one_write_to_the_loop() -> None:
     run(test)
 
 
+def test_the_first_write_of_a_turn_leaves_at_once_if_it_is_large() -> None:
+    """Its reader need not wait for what else the turn does. What follows is gathered behind it, and in order."""
+    large, small = bytes(range(256)) * (AT_ONCE_BYTES // 256), b"small"
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        transport = receiver.transport
+        assert transport is not None
+        for _ in range(2):
+            transport.write(large)
+            transport.write(small)
+            transport.write(large)
+            assert peer.recv(MIB) == large, "before the turn's end, and nothing else"
+            with pytest.raises(BlockingIOError):
+                peer.recv(MIB)
+            assert await read_all(bench.loop, peer, len(small + large)) == small + large
+        transport.write(small)
+        transport.write(large)
+        with pytest.raises(BlockingIOError):
+            peer.recv(MIB)
+        assert await read_all(bench.loop, peer, len(small + large)) == small + large
+
+    run(test)
+
+
+def test_what_the_system_does_not_take_at_once_keeps_its_place() -> None:
+    """A peer that does not read for a while gets every byte once, in order, whichever way each was sent."""
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        transport = receiver.transport
+        assert isinstance(transport, AioTransport)
+        inner = transport._transport
+        assert inner is not None
+        sent = bytearray()
+
+        def send() -> None:
+            piece = bytes((len(sent) % 251,)) * (AT_ONCE_BYTES_MAX - len(sent) % 199)
+            transport.write(piece)
+            sent.extend(piece)
+
+        while not inner.get_write_buffer_size():  # until the system is full
+            send()
+            await asyncio.sleep(0)
+        read = peer.recv(16 * MIB)  # makes room, of which the loop has not heard
+        send()
+        assert read + await read_all(bench.loop, peer, len(sent) - len(read)) == sent
+
+    run(test)
+
+
+def test_a_large_write_to_a_peer_that_is_gone_is_told_by_the_loop() -> None:
+    """Never by an exception from inside `write`; what is written afterwards goes nowhere."""
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        transport = receiver.transport
+        assert transport is not None
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        peer.close()
+        transport.write(bytes(AT_ONCE_BYTES))
+        await receiver.until(lambda: "closed" in receiver.names)
+        other, other_peer = await bench.pair()
+        transport.write(bytes(AT_ONCE_BYTES))
+        assert other.transport is not None
+        other.transport.write(b"alone")
+        assert await read_all(bench.loop, other_peer, len(b"alone")) == b"alone"
+
+    run(test)
+
+
 def test_writable_turns_false_in_the_write_that_fills_and_is_told_in_turns() -> None:
     """A peer that reads again makes it true; at the end everything has arrived."""
 
@@ -265,6 +336,22 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
         clock.now += 100.0
         receiver.transport.write(b"2")
         assert await read_all(bench.loop, peer, 1) == b"2"
+
+    run(test)
+
+
+def test_nothing_large_leaves_before_its_limit_is_looked_at(clock: StandingClock) -> None:
+    """The process may stand still between the limit and the write, too."""
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        assert receiver.transport is not None
+        receiver.transport.limit(2.0)
+        clock.now += 2.0
+        receiver.transport.write(bytes(AT_ONCE_BYTES))
+        await receiver.until(lambda: "closed" in receiver.names)
+        assert receiver.events[-1] == STALLED
+        assert await read_all(bench.loop, peer, 1) == b""
 
     run(test)
 
@@ -516,9 +603,13 @@ def test_tls_carries_the_same_bytes(tmp_path: Path) -> None:
         connector.connect(f"pulsar+ssl://localhost:{port}", ours)
         await ours.until(lambda: "opened" in ours.names)
         assert ours.transport is not None
-        ours.transport.write(bytes(range(256)) * 10_000)
-        await theirs.until(lambda: len(theirs.data) == 2_560_000)
-        assert theirs.data == bytes(range(256)) * 10_000
+        sent = bytearray()
+        for size in (1, AT_ONCE_BYTES, 2_560_000):
+            piece = (bytes(range(256)) * 10_000)[:size]
+            ours.transport.write(piece)
+            sent.extend(piece)
+            await theirs.until(lambda: len(theirs.data) == len(sent))
+        assert theirs.data == sent
         stranger = NotingReceiver()
         connector.connect(f"pulsar+ssl://127.0.0.1:{port}", stranger)
         await stranger.until(lambda: bool(stranger.events))
