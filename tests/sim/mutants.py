@@ -520,6 +520,7 @@ MUTANTS = (
         TARGETS,
         "        if self.chunked.is_returned(part):\n",
         "        if True:\n",
+        tests="tests/core/test_chunks.py",
     ),
     Mutant(
         "a chunk passes one before it that came back",
