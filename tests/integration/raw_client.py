@@ -256,7 +256,7 @@ class RawClient:
     # ---- producing
 
     def produce(
-        self, topic: str, messages: Iterable[tuple[str | None, bytes]], producer_id: int = 1
+        self, topic: str, messages: Iterable[tuple[str | None, bytes]], producer_id: int = 1, **metadata_of_each: Any
     ) -> list[pb.MessageIdData]:
         """Publish unbatched (key, payload) one by one; returns their ids."""
         answer = self.ask(T.PRODUCER, pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=0))
@@ -264,7 +264,7 @@ class RawClient:
         name = answer.producer_success.producer_name.encode()
         places = []
         for number, (key, payload) in enumerate(messages):
-            metadata = pb.MessageMetadata(producer_name=name, sequence_id=number, publish_time=1)
+            metadata = pb.MessageMetadata(producer_name=name, sequence_id=number, publish_time=1, **metadata_of_each)
             if key is not None:
                 metadata.partition_key = key.encode()
             command = T(type=T.SEND)

@@ -13,6 +13,8 @@ from proxy.cli.admin_client import AdminClient, subscription_path
 from tests.integration.clients import RECEIVE_MS, available
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
+from tests.integration.parked_rig import parked
+from tests.integration.raw_client import RawClient
 
 ATTEMPTS = 3
 NewTopic = Callable[[str], str]
@@ -131,3 +133,43 @@ def test_a_parked_key_is_redriven_in_order_also_by_the_next_gateway(
     eventually(lambda: not api.ask("GET", subscription_path(topic, "s") + "/parked")["slots"], "nothing is parked")
     client.close()
     direct.close()
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+def test_a_worker_gets_the_rest_of_a_chunked_message_though_its_key_is_parked_meanwhile(
+    start_gateway: StartGateway, broker: PulsarStandalone, new_topic: NewTopic
+) -> None:
+    """It had the beginning before. A client acknowledges in the end what it has of such a message, and loses it."""
+    gateway = start_gateway(broker, park_after="1")
+    topic = new_topic("begun")
+    api, path = AdminClient(gateway.admin_url), subscription_path(topic, "s")
+    client = pulsar.Client(gateway.service_url)
+    kind = pulsar.ConsumerType.KeyShared
+    consumer = client.subscribe(topic, "s", consumer_type=kind, negative_ack_redelivery_delay_ms=50)
+
+    def told() -> tuple[int, int]:
+        dispatcher = api.ask("GET", path)["dispatcher"]
+        (worker,) = dispatcher["workers"]
+        return worker["unacked_messages"], dispatcher["parked_slots"]
+
+    with RawClient(broker.service_url) as producer:
+        producer.locate(topic)
+
+        def send_half(index: int) -> None:
+            halves = [b"who", b"le"]
+            chunk = {"chunk_id": index, "num_chunks_from_msg": len(halves), "total_chunk_msg_size": len("whole")}
+            producer.produce(topic, [("k", halves[index])], uuid="m", **chunk)
+
+        producer.produce(topic, [("k", b"poisoned")])
+        send_half(0)
+        eventually(lambda: told() == (2, 0), "the worker has the first half")
+        consumer.negative_acknowledge(consumer.receive(RECEIVE_MS))
+        eventually(lambda: told() == (1, 1), "its key is parked")
+        send_half(1)
+        producer.produce(topic, [("k", b"later")])
+    assert worked(consumer, "whole") == ["whole"]
+    eventually(lambda: len(parked(gateway, topic, "k")) == 2, "the poisoned message and the last are parked")
+    api.ask("POST", path + "/parked/redrive", query={"key": "k"})
+    assert worked(consumer, "later") == ["poisoned", "later"]
+    client.close()
