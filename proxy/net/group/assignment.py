@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -24,15 +24,17 @@ from proxy.net.group.progress import GroupProgress
 from proxy.net.group.reposition import GroupReposition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
     from proxy.core.hash_ranges import HashRange
     from proxy.groups.messages import ReplayTarget
     from proxy.groups.timing import GroupTiming
     from proxy.net.group.member import GroupMember
     from proxy.net.ports import Timer
-    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.services import Services
+    from proxy.net.subscription.state import SubscriptionState
     from proxy.net.subscription.upstream import SubscriptionUpstream
+    from proxy.net.subscription.upstream_consumers import StreamListener, UpstreamConsumers
 
 log = structlog.get_logger("keyline.groups")
 
@@ -73,12 +75,41 @@ class Release:
     """Positions, of all streams, whose acks were unconfirmed when the last of this one was acknowledged."""
 
 
+class SharedSubscription(Protocol):
+    """A subscription, as far as its assignment knows it; see `Subscription` for what each does."""
+
+    @property
+    def state(self) -> SubscriptionState:
+        """What its parts share."""
+
+    @property
+    def services(self) -> Services:
+        """What it shares with others."""
+
+    @property
+    def consumers(self) -> UpstreamConsumers:
+        """Its streams that are consumed here."""
+
+    @property
+    def subscribers(self) -> Sized:
+        """Its workers."""
+
+    def open_stream(self, stream: int, first_slot: int, last_slot: int, listener: StreamListener) -> None:
+        """Consume a stream."""
+
+    def close_stream(self, stream: int, done: Callable[[], None]) -> None:
+        """Consume it no more."""
+
+    def end_if_empty(self) -> bool:
+        """End, if it has no workers."""
+
+
 class GroupAssignment:
     """Implements `GroupStreams` towards its member; `Assignment` and `StreamListener` towards its subscription."""
 
     def __init__(
         self,
-        subscription: Subscription,
+        subscription: SharedSubscription,
         timing: GroupTiming,
         join: Callable[[GroupAssignment, int], GroupMember],
         leave: Callable[[GroupAssignment], None],

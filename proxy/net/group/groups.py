@@ -10,7 +10,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from proxy.groups.messages import SessionId
-from proxy.net.group.assignment import GroupAssignment
+from proxy.net.group.assignment import GroupAssignment, SharedSubscription
 from proxy.net.group.member import GroupMember, Leading
 from proxy.net.group.members import GroupMembers
 from proxy.net.group.replays import GroupReplays
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from proxy.net.group.settings import GroupSettings
     from proxy.net.group.views import GroupStatistics, GroupSummary
     from proxy.net.ports import BrokerDirectory, Clock
-    from proxy.net.subscription.subscription import Subscription
 
 
 class Groups:
@@ -56,7 +55,7 @@ class Groups:
         """Receive messages of other replicas."""
         self.mail.start()
 
-    def new_assignment(self, subscription: Subscription) -> GroupAssignment:
+    def new_assignment(self, subscription: SharedSubscription) -> GroupAssignment:
         """For a subscription that is to be shared."""
         return GroupAssignment(subscription, self._timing, self.join, self.leave)
 

@@ -190,7 +190,7 @@ class OperatorOrders:
     def reconfigure(self, settings: SubscriptionSettings) -> None:
         """The configuration has changed to these: they hold from now on, as for `change_limits`."""
         state = self._state
-        state.asked = settings_again(state.numbers_asked, state.key, settings)
+        state.reconfigure(settings)
         in_effect = self.configured(settings)
         if in_effect != state.settings:
             self._consumers.bound(in_effect)

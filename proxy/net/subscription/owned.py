@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core import streams_here
 from proxy.core.stream_leases import StreamLeases
-from proxy.errors import OwnedElsewhere
+from proxy.errors import OwnedElsewhere, UpstreamUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
-    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.state import SubscriptionState
 
 WHOLE_STREAM: Final = 0
 """The one stream of a subscription that is not cut."""
@@ -39,10 +39,31 @@ class Ownership(Protocol):
         """It is served here no more."""
 
 
+class LeasedSubscription(Protocol):
+    """A subscription, as far as its owner's side knows it; see `Subscription` for what each does."""
+
+    @property
+    def state(self) -> SubscriptionState:
+        """What its parts share."""
+
+    @property
+    def subscribers(self) -> Sized:
+        """Its workers."""
+
+    def schedule_flush(self) -> None:
+        """Send what may go at the end of this turn."""
+
+    def disconnect_workers(self, error: UpstreamUnavailable | None = None) -> None:
+        """Close every worker's consumer."""
+
+    def end(self, done: Callable[[], None] | None = None) -> None:
+        """End here and at the broker."""
+
+
 class OwnedSubscription:
     """What its owner does with a subscription."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: LeasedSubscription) -> None:
         """Without a lease."""
         self._subscription = subscription
         self._dispatcher = subscription.state.dispatcher

@@ -22,7 +22,7 @@ from proxy.net.subscription.batch_contents import BatchContents
 from proxy.net.subscription.coordinators import Coordinators
 from proxy.net.subscription.counters import Counters
 from proxy.net.subscription.cursor import CursorWatch
-from proxy.net.subscription.policy import numbers_asked, policy_of, refuse_in_group, settings_of
+from proxy.net.subscription.policy import numbers_asked, policy_of, refuse_in_group, settings_again, settings_of
 from proxy.net.subscription.transactions import TransactionalAcks
 
 if TYPE_CHECKING:
@@ -205,6 +205,14 @@ class SubscriptionState:
         self.policy = replace(self.policy, mode=mode)
         policy_change.change_mode(self.dispatcher, mode, self.now())
         self.schedule_flush()
+
+    def asked_under(self, settings: SubscriptionSettings) -> SubscriptionSettings:
+        """As `asked`, were the configuration this."""
+        return settings_again(self.numbers_asked, self.key, settings)
+
+    def reconfigure(self, settings: SubscriptionSettings) -> None:
+        """The configuration has changed to these. Nothing takes effect before `change_settings`."""
+        self.asked = self.asked_under(settings)
 
     def change_settings(self, settings: SubscriptionSettings) -> None:
         """Other limits from now on; what is there already beyond one stays and is not added to."""
