@@ -30,12 +30,13 @@ UNACKED: Final = "keyline_subscription_unacked_messages"
 WAITING: Final = "keyline_subscription_waiting_messages"
 
 
-def rates(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
+def rates(deliveries: DataFrame, window_s: int = 10, held: DataFrame | None = None) -> DataFrame:
     """What came, went out and was done, by time.
 
     Args:
         deliveries: rows of the journal's table of this name.
         window_s: length of consecutive windows of wall time in seconds, counted from 1970.
+        held: what `occupied.holdings` says of the same `deliveries`, where that is known already.
 
     Returns:
         A row for each worker and window in which it did or had something, and one of the whole subscription, whose
@@ -57,7 +58,7 @@ def rates(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
         window_start_ns(wall_ns_of("received_ns"), window_s).alias("window_start_ns"),
         F.lit(1).alias("arrived"),
     )
-    occupied = within_windows(occupied_times(holdings(deliveries)), window_ns)
+    occupied = within_windows(occupied_times(holdings(deliveries) if held is None else held), window_ns)
     by_worker = (
         happened.unionByName(occupied, allowMissingColumns=True)
         .unionByName(arrived, allowMissingColumns=True)
@@ -99,11 +100,12 @@ def rates(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
     )
 
 
-def summary(deliveries: DataFrame) -> DataFrame:
+def summary(deliveries: DataFrame, held: DataFrame | None = None) -> DataFrame:
     """What each worker did, how fast, and how much of its time.
 
     Args:
         deliveries: rows of the journal's table of this name.
+        held: what `occupied.holdings` says of the same `deliveries`, where that is known already.
 
     Returns:
         `topic`, `subscription`, `consumer`, `messages` (different ones that it had, run by run), `deliveries`,
@@ -112,7 +114,7 @@ def summary(deliveries: DataFrame) -> DataFrame:
         (of the time from its first delivery to the last row of the subscription, in each run: a worker that left is
         idle from then on); the most occupied of a subscription first.
     """
-    held = holdings(deliveries)
+    held = holdings(deliveries) if held is None else held
     acked = F.col("how") == "acked"
     did = held.groupBy(*WORKER).agg(
         F.count(F.lit(1)).alias("deliveries"),

@@ -14,6 +14,7 @@ from spark_reports import (
     latency,
     leases,
     metrics_summary,
+    occupied,
     redeliveries,
     service,
 )
@@ -40,11 +41,19 @@ class Tables:
     span: Span
     window_s: int
     """How long a step of a plot over time is."""
+    is_small: bool = False
+    """Whether what several jobs make of the rows has room in memory."""
+
+    @cached_property
+    def held(self) -> DataFrame:
+        """What `occupied.holdings` says, which two jobs want several times."""
+        found = occupied.holdings(self.deliveries)
+        return found.cache() if self.is_small else found
 
     @cached_property
     def workers(self) -> DataFrame:
         """What `capacity.summary` says, kept: two jobs want it, and it is a row for each worker."""
-        return capacity.summary(self.deliveries).cache()
+        return capacity.summary(self.deliveries, self.held).cache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +154,7 @@ SECTIONS: Final = (
                 lambda of: capacity.forecast(of.deliveries, metrics=of.metrics, workers=of.workers),
             ),
             Job("capacity", "Workers", lambda of: of.workers),
-            Job("rates", "Over time", lambda of: capacity.rates(of.deliveries, of.window_s), listed=False),
+            Job("rates", "Over time", lambda of: capacity.rates(of.deliveries, of.window_s, of.held), listed=False),
         ),
         ("rates",),
     ),

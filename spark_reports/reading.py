@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
 LIFE_KEY: Final = f"{METADATA_PREFIX}life".encode()
 SMALL_BYTES: Final = 8 << 20
-"""Of a journal's files. Up to here Spark's time goes into preparing its work, not into doing it."""
+"""Of a small journal's files, at most."""
 _HOUR: Final = re.compile(r"/date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/")
 
 
@@ -53,6 +53,11 @@ class Journal:
     killed: set[str] = field(default_factory=set)
     """Lives of which a file says that they were."""
 
+    @property
+    def is_small(self) -> bool:
+        """Whether Spark's time goes into preparing its work, not into doing it."""
+        return self.size_bytes <= SMALL_BYTES
+
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """All rows of a table: its columns and those of the path; none if there is no file."""
         schema = spark_schema(TABLES[table])
@@ -61,7 +66,7 @@ class Journal:
             return spark.createDataFrame([], schema)
         rows = spark.read.schema(schema).option("basePath", self.place.table(table)).parquet(*files)
         # All in one place, few rows need no shuffle, which would be a job of its own each time.
-        return rows.coalesce(1) if self.size_bytes <= SMALL_BYTES else rows
+        return rows.coalesce(1) if self.is_small else rows
 
 
 @dataclass(frozen=True, slots=True)

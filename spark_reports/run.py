@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import pyarrow.parquet as pq
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
@@ -29,8 +31,6 @@ from spark_reports.report import LOST_ROWS, SHOWN_MAX, Report, verdict
 from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -65,6 +65,15 @@ SMALL: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m",
 }
 LARGE: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
+SEARCHED_FIRST: Final = (
+    "scala-library-",
+    "spark-catalyst_",
+    "spark-sql_",
+    "spark-core_",
+    "spark-sql-api_",
+    "spark-common-utils_",
+)
+"""Of Spark's jars, those with most classes: Java looks for each of some 20,000 in one after the other of 280."""
 HEAP_BYTES: Final = (1 << 30, 8 << 30)
 """Least and most of this process's heap, else a quarter of the machine's memory: Spark's 1 GiB is collected often."""
 AT_ONCE: Final = 2
@@ -102,7 +111,7 @@ def session(
         master = "local[*]"
     if master is not None:
         builder = builder.master(master)
-    here = _settings_here(size_bytes) if master is not None and master.startswith("local") else {}
+    here = HERE | _class_path() | _settings_here(size_bytes) if (master or "").startswith("local") else {}
     for name, value in {**SETTINGS, **here, **settings}.items():
         builder = builder.config(name, value)
     made: SparkSession = builder.getOrCreate()
@@ -111,13 +120,20 @@ def session(
 
 
 def _settings_here(size_bytes: int | None) -> dict[str, str]:
-    """Where Spark is of this process alone."""
+    """For a journal of this size."""
     if size_bytes is not None and size_bytes <= SMALL_BYTES:
-        return {**HERE, **SMALL}
+        return SMALL
     least, most = HEAP_BYTES
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     heap = max(least, min(most, memory_bytes // 4))
-    return {**HERE, **LARGE, "spark.driver.memory": f"{heap >> 20}m"}
+    return {**LARGE, "spark.driver.memory": f"{heap >> 20}m"}
+
+
+def _class_path() -> dict[str, str]:
+    """Let Java look into some jars before all others, which it has in any case."""
+    jars = Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0]) / "jars"
+    found = [str(jar) for name in SEARCHED_FIRST for jar in sorted(jars.glob(f"{name}*.jar"))]
+    return {"spark.driver.extraClassPath": os.pathsep.join(found)} if found else {}
 
 
 def report(
@@ -166,7 +182,8 @@ def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Spa
     result, found = _audit(spark, journal, span, rows, runs, present, covered)
     if out is not None:
         earlier = service.with_before(span).cut(journal.read(spark, METRICS.name))
-        tables = Tables(**rows, metrics_and_before=earlier, span=span, window_s=_window_s(runs))
+        steps_s, small = _window_s(runs), journal.is_small
+        tables = Tables(**rows, metrics_and_before=earlier, span=span, window_s=steps_s, is_small=small)
         results = {"violations": found, "runs": told} | _run(spark, jobs, tables, watcher)
         with replacing(out) as part:
             write(part, result, results)

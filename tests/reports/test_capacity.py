@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from proxy.journal.schema import METRICS
 from spark_reports.capacity import forecast, rates, summary
+from spark_reports.occupied import holdings
 from spark_reports.schemas import spark_schema
 from tests.reports.journal_made import MS, SUBSCRIPTION, TOPIC, WALL_NS, Life, frames
 
@@ -164,6 +165,21 @@ def test_what_only_metrics_know_is_taken_from_them(spark: SparkSession) -> None:
     assert picked([told["billing"], told["audit"]], *names) == [("billing", 5, 46, 5.0, 5), ("audit", 1, 2, 0.0, None)]
     alone = {row["subscription"]: row for row in forecast(deliveries, 10).collect()}
     assert picked([alone["billing"]], *names) == [("billing", 2, 0, 2.0, 1)]
+
+
+def test_what_is_kept_of_deliveries_is_used(spark: SparkSession) -> None:
+    """Results are the same, and no second look at the rows makes it again."""
+    deliveries = frames(spark, Life().did(2_000, "w1", message(1), A, ms=4_000).did(9_000, "w2", message(2), A, ms=5))[
+        0
+    ]
+    held = holdings(deliveries).cache()
+    for told, alone in (
+        (rates(deliveries, held=held), rates(deliveries)),
+        (summary(deliveries, held), summary(deliveries)),
+    ):
+        assert told.collect() == alone.collect() != []
+        assert "InMemoryTableScan" in told._jdf.queryExecution().executedPlan().toString()
+    held.unpersist()
 
 
 def test_nothing_happened_is_nothing_told(spark: SparkSession) -> None:

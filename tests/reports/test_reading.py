@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 from integration.journals.make import make
 from integration.journals.plan import Plan
 from proxy.cli.main import app
-from spark_reports import reading
+from spark_reports import reading, run
 from spark_reports.command import EXIT_NOTHING_JUDGED
 from spark_reports.place import JournalError
 from spark_reports.reading import open_journal
@@ -66,6 +67,15 @@ def test_few_rows_are_together(spark: SparkSession, journal: Path, monkeypatch: 
     assert not is_shuffled()
     monkeypatch.setattr(reading, "SMALL_BYTES", 0)
     assert is_shuffled()
+
+
+def test_java_looks_first_where_most_of_sparks_classes_are() -> None:
+    """Each name is that of one jar of the Spark that is installed; with another Spark there may be none."""
+    first = run._class_path()["spark.driver.extraClassPath"].split(os.pathsep)
+    assert len(first) == len(run.SEARCHED_FIRST)
+    for path, name in zip(map(Path, first), run.SEARCHED_FIRST, strict=True):
+        assert path.is_file()
+        assert path.name.startswith(name)
 
 
 def test_files_that_lie_are_left_out_and_named(spark: SparkSession, journal: Path) -> None:
