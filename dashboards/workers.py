@@ -50,7 +50,6 @@ _TOGETHER: Final = Row(
             "percentunit",
             (("orange", None), ("green", 0.999)),
             f"sum({gateway('keyline_gateway_workers_shown')}) / (sum({gateway('keyline_gateway_workers')}) > 0)",
-            width=6,
         ),
         stat(
             "Permits",
@@ -58,7 +57,6 @@ _TOGETHER: Final = Row(
             "short",
             ENOUGH_ABOVE_ZERO,
             subscription_sum("available_permits"),
-            width=6,
         ),
         stat(
             "Unacknowledged",
@@ -66,7 +64,6 @@ _TOGETHER: Final = Row(
             "short",
             NO_LIMIT,
             subscription_sum("unacked_messages"),
-            width=6,
         ),
         stat(
             "Workers at their limit",
@@ -74,7 +71,20 @@ _TOGETHER: Final = Row(
             "short",
             above(1),
             subscription_sum("workers_blocked_on_unacked_messages"),
-            width=6,
+        ),
+        stat(
+            "Excluded workers",
+            "Workers that are connected and get no keys because an operator excluded them, until they are readmitted.",
+            "short",
+            above(1),
+            subscription_sum("excluded_workers"),
+        ),
+        stat(
+            "Quarantined workers",
+            "Workers that are connected and get no keys for a time because they lost their ack lease too often.",
+            "short",
+            above(1),
+            subscription_sum("quarantined_workers"),
         ),
     ),
 )

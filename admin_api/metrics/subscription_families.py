@@ -193,6 +193,11 @@ SUBSCRIPTION: Final = (
         "dispatcher.quarantined_workers",
         "Workers that are connected and get no keys because of that.",
     ),
+    gauge(
+        "keyline_subscription_excluded_workers",
+        "dispatcher.excluded_workers",
+        "Workers that are connected and get no keys because an operator excluded them.",
+    ),
     counter(
         "keyline_subscription_repeated_entries_total",
         "dispatcher.repeated_entries",

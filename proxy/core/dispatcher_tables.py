@@ -106,7 +106,7 @@ class DispatcherTables:
         self.gated: list[JoinGate] = []
         """By position, see `join_gates`."""
         self.excluded = 0
-        """Workers that an operator keeps from taking part."""
+        """Names of workers that are here without slots because an operator excluded them."""
         self.quarantined: dict[str, float] = {}
         """Names of workers that lost their ack lease too often and are here without slots, and when that ends."""
         self.paused = False

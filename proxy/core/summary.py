@@ -73,6 +73,8 @@ class DispatcherSummary:
     window_overshoots: int
     quarantined_workers: int
     """Names of workers that are connected and own no slots because they lost their ack lease too often."""
+    excluded_workers: int
+    """Likewise, because an operator excluded them."""
     dead_letters: int
     """Messages that the dead letter topic has."""
     dead_letter_waits: int
@@ -120,6 +122,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         delayed_retries=dispatcher.retries.messages_total,
         window_overshoots=dispatcher.window_overshoots,
         quarantined_workers=len(dispatcher.quarantined),
+        excluded_workers=dispatcher.excluded,
         dead_letters=dispatcher.diversions.messages_total,
         dead_letter_waits=len(dispatcher.diversions.held) - len(dispatcher.diversions.parked),
         parked_slots=len(dispatcher.diversions.parked),

@@ -412,6 +412,31 @@ def test_a_subscription_is_told_as_it_was_driven() -> None:
         assert told(f"{name}_seconds_sum") == seconds, name
 
 
+def test_workers_that_get_no_keys_are_counted_by_why() -> None:
+    """By name, while their clients are connected: an operator excluded them, or they lost a lease too often."""
+    gateway = Gateway(ack_lease_ms=2_000, quarantine_after=1, quarantine_ms=600_000)
+    rig = gateway.rig
+    for name in ("hangs", "works"):
+        rig.worker(name, permits=9)
+
+    def told() -> tuple[float, float]:
+        rig.clock.settle()
+        found, names = gateway.numbers(), ("excluded", "quarantined")
+        excluded, quarantined = (of(found, f"keyline_subscription_{name}_workers", subscription="s") for name in names)
+        return excluded, quarantined
+
+    rig.link.deliver((0, single(rig.key_for("hangs"))))
+    rig.clock.advance(2.0)
+    assert told() == (0, 0), "its client has not come again"
+    for _ in range(2):
+        rig.worker("hangs")
+    assert told() == (0, 1)
+    rig.subscription.orders.exclude("hangs", excluded=True)
+    assert told() == (1, 0)
+    rig.subscription.orders.exclude("hangs", excluded=False)
+    assert told() == (0, 0)
+
+
 def test_buckets_count_what_is_at_or_below_their_bounds() -> None:
     """And the last one everything."""
     gateway = Gateway()

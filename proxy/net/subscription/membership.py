@@ -194,7 +194,7 @@ class Membership:
             name: services.quarantine.ends_at(WorkerName(*key, name), now) for name in names if name not in excluded
         }
         dispatcher = self._state.dispatcher
-        dispatcher.excluded = sum(name in excluded for name in names)
+        dispatcher.excluded = len(excluded.intersection(names))
         dispatcher.quarantined = {name: end if end is not None else now for name, end in ends.items()}
         self.shut_out_changed()
 
