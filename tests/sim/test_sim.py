@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from proxy.core.dispatcher import Dispatcher
 from proxy.core.worker import Worker
 from tests.sim.histories import histories
-from tests.sim.mutant import Mutant
-from tests.sim.mutants import MUTANTS, ROOT
 from tests.sim.run import report, run_many, run_seed, shrink
 from tests.sim.world import Outcome
 from tests.thorough import drawn
@@ -68,11 +64,3 @@ def test_a_failure_is_told_with_a_short_history_that_shows_it_again(monkeypatch:
     assert len(short.steps) < min(len(found.steps), 10)
     assert run_seed(short.seed, short.steps).failure == short.failure
     assert f"SEED={short.seed} STEPS=" in report(short)
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_the_list_of_mutants_follows_the_source(mutant: Mutant) -> None:
-    """Each piece to be replaced stands once, and what replaces it is Python; `make mutants` tries them."""
-    source = Path(ROOT, mutant.file).read_text()
-    assert source.count(mutant.right) == 1
-    compile(source.replace(mutant.right, mutant.wrong), mutant.file, "exec")
