@@ -1,7 +1,7 @@
 """The product as it is deployed, twice over: as processes of this machine, and as containers of its image.
 
-Both give the same things, so that one story is told of both: a broker, two replicas that share their subscriptions,
-and what an operator does to them.
+Both give the same things, so that one story is told of both: a broker, two replicas in owner mode, and what an operator
+does to them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any, Protocol
 
 import httpx
@@ -19,11 +20,12 @@ from integration.containers.daemon import docker_daemon
 from integration.containers.images import build_keyline, ensure_pulsar
 from integration.containers.keyline import KeylineContainer
 from integration.containers.pulsar import PulsarContainer
-from integration.gateway import KeylineGateway, service_url_of
+from integration.gateway import service_url_of
+from integration.replicas import SECRET_BYTES, Replicas
 from integration.standalone import PulsarStandalone
 
 REPLICAS = ("replica-0", "replica-1")
-SETTINGS = {"groups_enabled": "true", "groups_mode": "streams"}
+SECRET_INSIDE = "/run/keyline/replica-secret"
 
 
 class Broker(Protocol):
@@ -97,19 +99,14 @@ def as_processes(version: str, directory: Path) -> Iterator[Deployment]:
     """Everything on this machine."""
     with ExitStack() as stack:
         broker = stack.enter_context(PulsarStandalone(version, data=directory / "pulsar"))
-        first, second = (
-            stack.enter_context(
-                KeylineGateway(
-                    broker.service_url, broker.admin_url, directory / name, settings={"replica_name": name, **SETTINGS}
-                )
-            )
-            for name in REPLICAS
-        )
+        replicas = Replicas(stack, broker, directory)
+        replicas.start(len(REPLICAS))
+        first, second = replicas.gateways
         yield Deployment(broker, (first, second))
 
 
 @contextmanager
-def as_containers(version: str, _directory: Path) -> Iterator[Deployment]:
+def as_containers(version: str, directory: Path) -> Iterator[Deployment]:
     """Everything in containers, the gateway as the chart deploys it.
 
     Raises:
@@ -119,9 +116,26 @@ def as_containers(version: str, _directory: Path) -> Iterator[Deployment]:
         client = stack.enter_context(docker_daemon())
         images = build_keyline(client), ensure_pulsar(client, version)
         network = stack.enter_context(Network())
+        secret = directory / "replica-secret"
+        secret.write_text(token_urlsafe(SECRET_BYTES))
+        secret.chmod(0o644)  # the process inside is another user
         broker = stack.enter_context(PulsarContainer(images[1], network, version=version))
         first, second = (
-            stack.enter_context(KeylineContainer(images[0], network, broker, alias=name, settings=SETTINGS))
+            stack.enter_context(
+                KeylineContainer(
+                    images[0],
+                    network,
+                    broker,
+                    alias=name,
+                    settings={
+                        "groups_enabled": "true",
+                        "replica_listen": "0.0.0.0:6670",
+                        "replica_address": f"{name}:6670",
+                        "replica_secret_file": SECRET_INSIDE,
+                    },
+                    files={secret: SECRET_INSIDE},
+                )
+            )
             for name in REPLICAS
         )
         yield Deployment(broker, (first, second))

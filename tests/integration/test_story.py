@@ -21,7 +21,7 @@ from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
-from tests.integration.deployments import Deployment, as_containers, as_processes
+from tests.integration.deployments import REPLICAS, Deployment, Gateway, as_containers, as_processes
 from tests.integration.exclusive_rig import administer
 from tests.integration.prometheus import RULES, prometheus
 from tests.integration.test_clients import go_worker, java_worker
@@ -60,17 +60,17 @@ def loaded(deployment: Deployment, new_topic: Callable[[str], str], tmp_path: Pa
             run.start_worker(name, service_url=deployment.url(number % 2), receiver_queue_size=20, ack_delay_ms=5)
         for worker in run.workers.values():
             worker.wait_joined()
-        run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S)
+        run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S, batching=Batching.DEFAULT)
         run.wait_acknowledged(MESSAGES // 8)
         yield run
 
 
 def judge(run: LoadRun, *causes: Cause) -> None:
-    """Complete, in order, and repeated for no other causes than these."""
+    """Complete, in order, and repeated for no other causes than these, and what clients do with batches by default."""
     result = run.finish()
     assert result.ok, explain(result)
     assert result.delivered == result.acknowledged == MESSAGES, explain(result)
-    assert set(result.duplicates_by_cause) <= set(causes), explain(result)
+    assert set(result.duplicates_by_cause) <= {Cause.BATCH_UNFINISHED, *causes}, explain(result)
 
 
 def workers_at(deployment: Deployment, topic: str) -> dict[str, dict[str, Any]]:
@@ -82,6 +82,12 @@ def workers_at(deployment: Deployment, topic: str) -> dict[str, dict[str, Any]]:
         if item["topic"] == topic
         for worker in item["dispatcher"]["workers"]
     }
+
+
+def serving(deployment: Deployment, topic: str) -> Gateway:
+    """The replica that owns the subscription."""
+    (owner,) = (gateway for gateway in deployment.gateways if gateway.workers(topic, SUBSCRIPTION))
+    return owner
 
 
 def backlog(deployment: Deployment, topic: str) -> int:
@@ -130,19 +136,19 @@ def test_workers_are_rolled(deployment: Deployment, loaded: LoadRun) -> None:
 
 
 def test_an_operator_looks(deployment: Deployment, loaded: LoadRun, tmp_path: Path) -> None:
-    """The admin API of each replica tells its own workers, and Prometheus has scraped what they acknowledged."""
-    first, second = deployment.gateways
-    assert first.workers(loaded.topic, SUBSCRIPTION) | second.workers(loaded.topic, SUBSCRIPTION) == set(WORKERS)
-    groups = (
-        httpx.get(f"{first.admin_url}/api/v1/groups", trust_env=False, timeout=30).raise_for_status().json()["groups"]
-    )
-    assert loaded.topic in {group["topic"] for group in groups}
-    target = first.admin_url.removeprefix("http://")
+    """The owner has all workers, each replica knows the others, and Prometheus has scraped what was acknowledged."""
+    owner = serving(deployment, loaded.topic)
+    assert owner.workers(loaded.topic, SUBSCRIPTION) == set(WORKERS)
+    first, _ = deployment.gateways
+    deployed = httpx.get(f"{first.admin_url}/api/v1/deployment", trust_env=False, timeout=30).raise_for_status().json()
+    names = {replica["replica"].rpartition("-")[0] for replica in deployed["replicas"]}  # without the process's digest
+    assert names == set(REPLICAS)
+    target = owner.admin_url.removeprefix("http://")
     with prometheus(tmp_path / "prometheus", {"keyline": {}}, target, RULES) as scraping:
         eventually(
             lambda: scraping.now("sum(keyline_subscription_acked_messages_total) > 0"), "a scrape of acknowledgements"
         )
-        eventually(lambda: scraping.now("keyline_group_streams_opened_total > 0"), "a scrape of the group")
+        eventually(lambda: scraping.now("keyline_deployment_bundles > 0"), "a scrape of the deployment")
     judge(loaded)
 
 
@@ -156,9 +162,9 @@ def test_the_broker_is_killed(deployment: Deployment, loaded: LoadRun) -> None:
 
 
 def test_a_gateway_is_killed(deployment: Deployment, loaded: LoadRun) -> None:
-    """Its workers go to the other replica, which delivers again at most what they had."""
-    victim = deployment.gateways[0]
-    loaded.interruption(Cause.GATEWAY_KILLED, workers=victim.workers(loaded.topic, SUBSCRIPTION))
+    """All workers go to the other replica, which owns it then and delivers again at most what they had."""
+    victim = serving(deployment, loaded.topic)
+    loaded.interruption(Cause.GATEWAY_KILLED)
     victim.kill()
     loaded.wait_acknowledged(MESSAGES // 2)
     victim.start()

@@ -175,7 +175,7 @@ class OperatorOrders:
     def configured(self, settings: SubscriptionSettings) -> SubscriptionSettings:
         """What would be in effect with these settings of the configuration: with the workers' properties and orders."""
         state = self._state
-        asked = settings_again(state.numbers_asked, state.key, settings)
+        asked = state.asked_under(settings)
         return self._services.orders.of(state.key).limits.applied(asked)
 
     def ordered(self, settings: SubscriptionSettings) -> SubscriptionSettings:
