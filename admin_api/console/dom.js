@@ -1,6 +1,14 @@
 // Elements. Text goes in as text nodes only: names and keys come from clients, and are never markup.
 
+/** What is copied, typed in or chosen by a client is shown as it is. */
+const VERBATIM = new Set(["bdi", "code", "pre"]);
+/** A number that stands alone, and the word behind it: "1 message", "1.5 s", "33 %", but not "2 of 3". */
+const COUNTED = /(?<![^\s(])(\d(?:[\d,.]*\d)?) (?=%|[KMGT]?i?B\b|(?!(?:of|to|and|or)\b)[a-zµ])/g;
+
 export const byId = (id) => document.getElementById(id);
+
+/** All text passes here, also the gateway's sentences: a no-break space keeps a number and its unit on one line. */
+const written = (tag, text) => (VERBATIM.has(tag) ? text : text.replace(COUNTED, "$1\u00a0"));
 
 /** An element with properties (`class`, `onclick`, ARIA and data attributes) and children, strings as text. */
 export function el(tag, properties = {}, ...children) {
@@ -10,7 +18,8 @@ export function el(tag, properties = {}, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  const there = children.filter((child) => child !== null && child !== undefined);
+  element.append(...there.map((child) => (typeof child === "string" ? written(tag, child) : child)));
   return element;
 }
 
@@ -19,7 +28,8 @@ export const named = (text) => el("bdi", { class: "name" }, text);
 
 /** Writes only what differs: a selection or a screen reader's place in unchanged text stays. */
 export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const wanted = written(element.localName, text);
+  if (element.textContent !== wanted) element.textContent = wanted;
 }
 
 /** An attribute that is there with a value, or absent. */

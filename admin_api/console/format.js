@@ -1,6 +1,4 @@
-// Numbers, ages and names as people read them. A number and its unit stand on one line.
-
-const GAP = "\u00a0";
+// Numbers, ages and names as people read them. `dom.js` keeps a number and its unit on one line.
 
 const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const FINE = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -16,24 +14,24 @@ export const counted = (count, one, many = `${one}s`) => `${whole(count)} ${coun
 /** A share of 1 as percent; what is little is told with two digits, for 300 workers have 0.33 % each. */
 export function percent(share) {
   const value = share * 100;
-  return `${value !== 0 && Math.abs(value) < 1 ? FINE.format(value) : TENTH.format(value)}${GAP}%`;
+  return `${value !== 0 && Math.abs(value) < 1 ? FINE.format(value) : TENTH.format(value)} %`;
 }
 
 /** Seconds, short: 0.3 s, 12 s, 4 min 10 s, 3 h 2 min, 5 d. */
 export function duration(seconds) {
-  if (seconds < 0.001) return `0${GAP}s`;
-  if (seconds < 0.1) return `${WHOLE.format(seconds * 1000)}${GAP}ms`;
-  if (seconds < 10) return `${TENTH.format(seconds)}${GAP}s`;
-  if (seconds < 60) return `${WHOLE.format(Math.floor(seconds))}${GAP}s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)}${GAP}min ${Math.floor(seconds % 60)}${GAP}s`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)}${GAP}h ${Math.floor((seconds % 3600) / 60)}${GAP}min`;
-  return `${Math.floor(seconds / 86400)}${GAP}d`;
+  if (seconds < 0.001) return "0 s";
+  if (seconds < 0.1) return `${WHOLE.format(seconds * 1000)} ms`;
+  if (seconds < 10) return `${TENTH.format(seconds)} s`;
+  if (seconds < 60) return `${WHOLE.format(Math.floor(seconds))} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d`;
 }
 
 /** For tables: whole seconds, so that cells do not flicker. */
 export function lasted(seconds) {
   const rounded = Math.max(0, Math.floor(seconds));
-  return rounded < 10 ? `${rounded}${GAP}s` : duration(rounded);
+  return rounded < 10 ? `${rounded} s` : duration(rounded);
 }
 
 /** Since a moment, likewise. */
@@ -56,7 +54,7 @@ export function bytes(count) {
     value /= 1024;
     place += 1;
   }
-  return place === 0 ? `${count}${GAP}B` : `${(value < 100 ? TENTH : WHOLE).format(value)}${GAP}${units[place]}`;
+  return place === 0 ? `${count} B` : `${(value < 100 ? TENTH : WHOLE).format(value)} ${units[place]}`;
 }
 
 /** persistent://tenant/namespace/name in its parts; the local name is shown, the rest is beside it. */

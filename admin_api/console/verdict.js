@@ -27,9 +27,8 @@ export function told(verdict) {
   return lines;
 }
 
-/** A worker's name is isolated and bold where it begins a sentence; a number and its unit stand on one line. */
-function withName(sentences, name) {
-  const says = sentences.replace(/(\d) (ms|s|min|h|d|MiB|messages?)(?![\w-])/g, "$1\u00a0$2");
+/** A worker's name is isolated and bold where it begins a sentence. */
+function withName(says, name) {
   if (name === null || !says.startsWith(name)) return [says];
   const made = named(name);
   made.classList.add("culprit");

@@ -18,10 +18,11 @@ from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from proxy.wire import pulsar_pb2 as pb
 from tests.integration import browser as browsers
-from tests.integration.browser import Complaints, chromium, fresh_page, load
+from tests.integration.browser import NARROW, WIDE, Complaints, chromium, fresh_page, load
 from tests.integration.clients import Workers, key_shared, nothing_comes, numbered, receive, send_all
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
+from tests.integration.line_boxes import units_apart
 from tests.integration.raw_client import RawClient
 
 KEYS = [f"k{number}" for number in range(40)]
@@ -228,6 +229,11 @@ def test_a_key_that_waits_is_explained_until_it_flows(
         "aria-valuetext", re.compile("slot .*, new, .* drains at old")
     )
     assert f"key={key}" in console.page.url
+    for width, height in (NARROW, WIDE):
+        console.page.set_viewport_size({"width": width, "height": height})
+        seen, apart = units_apart(console.page, "#key-answer")
+        assert seen.count("1 message") >= 3, "the verdict, what waits and what unblocks it"
+        assert apart == []
     for message in held:
         old.consumers["old"].acknowledge(message)
     assert receive(new.consumers["new"]).data() == b"next"
@@ -305,7 +311,7 @@ def test_a_join_and_a_leave_are_previewed(
     console.dialog.get_by_role("button", name="Preview").click()
     expect(console.dialog).to_contain_text("candidate joins")
     expect(console.dialog).to_contain_text(
-        re.compile(r"\d+ slots would drain first: \d+ messages must be acknowledged")
+        re.compile(r"\d+\sslots would drain first: \d+\smessages must be acknowledged")
     )
     console.page.keyboard.press("Escape")
     expect(console.dialog).to_have_count(0)
@@ -599,7 +605,7 @@ def test_three_hundred_workers(console: Console, gateway: KeylineGateway, new_to
             raw.joined(topic, consumer_id=number, consumer_name=f"pod-{number}")
         console.open(gateway, topic)
         expect(page.locator("#workers-count")).to_have_text("300 workers")
-        expect(page.locator("#ring-centre")).to_contain_text(re.compile(r"300 workers.*\d\d,\d{3} ranges", re.DOTALL))
+        expect(page.locator("#ring-centre")).to_contain_text(re.compile(r"300\sworkers.*\d\d,\d{3}\sranges", re.DOTALL))
         assert console.names() == [f"pod-{number}" for number in range(1, 51)]
         console.button("Next").click()
         eventually(lambda: console.names()[0] == "pod-51", "the second page")

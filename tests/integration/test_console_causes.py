@@ -11,20 +11,23 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 import pulsar
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from tests.integration.browser import NARROW, WIDE, chromium, fresh_page, load
 from tests.integration.causes_rig import CAUSES, Crew
 from tests.integration.clients import key_shared
+from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
+from tests.integration.line_boxes import units_apart
 
 NewTopic = Callable[[str], str]
 SCREEN_LINES = 24
@@ -37,6 +40,8 @@ COMMANDS = {
 }
 """The command that helps in each of the five."""
 MANY = 500
+BASE, TOP = 1.0, 19.0
+"""Of a sparkline: nothing, and the most that it shows."""
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +150,22 @@ def answered(page: Page, state: str, command: str, worker: str | None) -> None:
         expect(says).to_be_in_viewport()
 
 
+def levels(line: Locator) -> list[float]:
+    """A sparkline's numbers as they are seen: the height of each point above its box's lower edge."""
+    expect(line.locator("..")).to_be_visible()
+    assert line.evaluate("each => getComputedStyle(each).stroke") != "none"
+    return [20 - float(point.partition(",")[2]) for point in (line.get_attribute("points") or "").split()]
+
+
+def is_uneven(line: Locator) -> bool:
+    """Whether it shows that something changed."""
+    return len(set(levels(line))) > 1
+
+
 def test_the_home_page_begins_with_what_is_in_trouble(
     chrome: Browser, gateway: KeylineGateway, crews: Callable[[str], Crew]
 ) -> None:
-    """Before anything is chosen: the state alarms, the worker is named; a well one comes later, and can be left out."""
+    """Before anything is chosen: state, sentence and line tell it; a well one comes later, and can be left out."""
     well, bad = crews("a-well"), crews("z-stopped")
     well.join("billing-1")
     key = CAUSES["stopped_acknowledging"](bad)
@@ -164,6 +181,15 @@ def test_the_home_page_begins_with_what_is_in_trouble(
             expect(rows.first.locator(".badge")).to_have_attribute("data-tone", "bad")
             expect(rows.first).to_be_in_viewport()
             expect(rows.last.locator(".badge")).not_to_have_attribute("data-tone", "bad")
+            seen, apart = units_apart(page, "#home-table")
+            assert any(words.endswith(" messages") for words in seen)
+            assert apart == []
+            line = rows.first.locator(".spark polyline")
+            bad.send([key], 200)
+            eventually(partial(is_uneven, line), "the line of what waits is no longer flat")
+            assert levels(line)[0] < levels(line)[-1], "more waits than when the page was opened"
+            assert max(levels(line)) == TOP
+            assert set(levels(rows.last.locator(".spark polyline"))) == {BASE}, "nothing waits there"
             page.get_by_label("Only those in trouble").check()
             expect(rows).to_have_count(1)
             rows.first.get_by_role("link").click()

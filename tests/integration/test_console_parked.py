@@ -87,7 +87,7 @@ def test_parked_keys_are_listed_inspected_redriven_and_dropped(
         load(page, complaints, address(parking, topic))
         rows = page.locator("#parked-table tbody tr")
         expect(rows).to_have_count(2)
-        expect(page.locator("#parked-count")).to_have_text(re.compile(r"2 slots with 6 messages in .*-s-PARKED"))
+        expect(page.locator("#parked-count")).to_have_text(re.compile(r"2\sslots with 6\smessages in .*-s-PARKED"))
         row, marked = rows.filter(has_text="customer-17"), rows.filter(has_text=MARKUP)
         expect(row.locator("[data-label=State]")).to_have_text("parked")
         expect(row.locator("[data-label=Messages]")).to_have_text("3")

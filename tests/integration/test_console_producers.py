@@ -146,7 +146,7 @@ def test_a_promotion_is_seen_as_it_happens(view: View, gateway: KeylineGateway, 
     assert [row[1] for row in view.queue()] == ["5", "1"]
     expect(view.feed).to_contain_text("first no longer owns the topic: closed by its client")
     expect(view.feed).to_contain_text(
-        re.compile(r"high became the owner, priority 9, epoch 1, from .*; 2 others still wait")
+        re.compile(r"high became the owner, priority 9, epoch 1, from .*; 2\sothers still wait")
     )
     assert page.evaluate("window.notReloaded")
 
