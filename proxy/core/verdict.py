@@ -23,6 +23,8 @@ BEHIND_S: Final = 30.0
 """A wait from which a subscription falls behind."""
 LONG_S: Final = 300.0
 """A wait that an operator should end."""
+IDLE_S: Final = 10.0
+"""Without a delivery or an ack for so long, nothing is to be delivered: at one instant nothing often is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,13 @@ def _moving(dispatcher: Dispatcher, checkup: Checkup, around: Surroundings, now:
     if dispatcher.draining.count:
         slots = counted(len(dispatcher.draining), "hash slot")
         return Verdict("handing_over", Urgency.NONE, None, f"{slots} drain; nothing waits for them.", "", None)
-    held = sum(worker.unacked for worker in dispatcher.workers.values())
-    if not held and not waiting:
+    if not waiting and not any(_works(worker, now) for worker in dispatcher.workers.values()):
         return Verdict("idle", Urgency.NONE, None, "Nothing is to be delivered.", "", None)
     return Verdict("delivering", Urgency.NONE, None, "Workers get messages as fast as they ask for them.", "", None)
+
+
+def _works(worker: Worker, now: float) -> bool:
+    """Whether it holds messages, or got or acknowledged one a moment ago."""
+    if worker.unacked:
+        return True
+    return worker.sent_messages > 0 and now - max(worker.last_sent_at, worker.last_acked_at) < IDLE_S

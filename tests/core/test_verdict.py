@@ -13,7 +13,7 @@ from proxy.core.explain import SlotState
 from proxy.core.key_verdict import SLOTS, explained
 from proxy.core.statistics import dispatcher_statistics_steps
 from proxy.core.steps import finished
-from proxy.core.verdict import LONG_S, Surroundings, Verdict, subscription_verdict
+from proxy.core.verdict import IDLE_S, LONG_S, Surroundings, Verdict, subscription_verdict
 from proxy.core.worker_health import (
     PAUSES,
     QUIET_S,
@@ -99,14 +99,33 @@ def stopped(waiting: int = 0) -> Story:
 
 
 def test_all_is_well() -> None:
-    """Workers that acknowledge are ready, and the subscription delivers, or has nothing to deliver."""
+    """Workers that acknowledge are ready, and the subscription delivers."""
     story = two()
     assert {story.health(name).state for name in ("c1", "c2")} == {WorkerState.READY}
-    assert (story.verdict().state, story.verdict().urgency, story.verdict().worker) == ("idle", Urgency.NONE, None)
     story.arrive(A, 1)
-    assert story.verdict().state == "delivering"
+    verdict = story.verdict()
+    assert (verdict.state, verdict.urgency, verdict.worker) == ("delivering", Urgency.NONE, None)
     assert story.on_key(A).urgency is Urgency.NONE
     assert blame(story.dispatcher, CALM, story.now) == NO_BLAME
+
+
+def test_fast_workers_that_hold_nothing_at_the_moment_are_not_idle() -> None:
+    """Only for want of deliveries and acks for a while is there nothing to deliver; before the first one, too."""
+    story = Story(c1=[A])
+    story.join("c1", 100)
+    assert (story.verdict().state, story.verdict().urgency, story.verdict().worker) == ("idle", Urgency.NONE, None)
+    story.works(3 * IDLE_S, A, step_s=IDLE_S / 2)
+    assert (story.workers["c1"].unacked, story.verdict().state) == (0, "delivering")
+    story.now += IDLE_S - 0.1
+    assert story.verdict().state == "delivering"
+    story.now += 0.1
+    assert story.verdict().state == "idle"
+    story.arrive(A, 1)
+    story.now += IDLE_S
+    assert story.verdict().state == "delivering", "it holds a message"
+    story.ack("c1", story.number)
+    story.now += IDLE_S / 2
+    assert story.verdict().state == "delivering", "it acknowledged what it got long ago"
 
 
 def test_a_worker_that_stopped_acknowledging_is_named_with_what_it_holds() -> None:
