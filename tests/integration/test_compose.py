@@ -21,6 +21,7 @@ import pytest
 import yaml
 from testcontainers.core.network import Network
 
+from dashboards.alert_rules import RULES, rules_with
 from dashboards.build import rendered as rendered_dashboards
 from integration.containers.daemon import docker_daemon
 from integration.containers.images import build_keyline, ensure_pulsar
@@ -68,8 +69,20 @@ def test_ports_are_on_loopback_and_files_are_there(model: Model) -> None:
 
 
 def test_the_gateways_variables_are_settings(model: Model) -> None:
-    """A name that no setting has would keep it from starting."""
-    assert load(None, model["services"]["gateway"]["environment"]).config.broker.broker_url == "pulsar://pulsar:6650"
+    """A name that no setting has would keep it from starting; only where things are differs from the defaults."""
+    environment = model["services"]["gateway"]["environment"]
+    assert load(None, environment).config.broker.broker_url == "pulsar://pulsar:6650"
+    assert set(environment) == {"KEYLINE_BROKER_URL", "KEYLINE_BROKER_ADMIN_URL", "KEYLINE_REPLICA_NAME"}
+
+
+def test_rules_can_be_those_with_links_to_a_published_runbook(tmp_path: Path) -> None:
+    """`dashboards.alert_rules` writes them and Prometheus takes them; the variable names their file."""
+    rules = tmp_path / "keyline.rules.yml"
+    rules.write_text(rules_with("https://wiki.example.com/runbook"))
+    promtool("check", "rules", rules)
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    place = f"${{KEYLINE_RULES:-./{RULES.relative_to(ROOT)}}}:/etc/prometheus/rules/keyline.rules.yml:ro"
+    assert place in services["prometheus"]["volumes"], "the loader's program, unlike Compose, knows no variables"
 
 
 def test_grafana_has_every_dashboard_and_its_data(model: Model) -> None:
