@@ -95,13 +95,20 @@ class Dispatcher(Serving):
                     return
         self._wait(part, now)
 
+    def offered(self, position: int, indexes: Sequence[int] | None, now: float) -> None:
+        """An entry that is not plain has come, with these of its messages, or with all if None: `receive_part` follows.
+
+        Not always at once: it may have to be opened first. What it tells of transactions, it tells of those before it
+        came, and meanwhile a worker may have acknowledged some of it in another.
+        """
+        if position in self.in_transaction:
+            self.in_transaction.offered_again(self, position, indexes, now)
+
     def receive_part(self, part: Part, now: float) -> None:
-        """An entry that is not plain: opaque, a chunk, or partly acknowledged in an earlier run."""
+        """An entry that is not plain: opaque, a chunk, or partly acknowledged in an earlier run; see `offered`."""
         outstanding = self.outstanding
         position = part.position
         if position <= outstanding.highest and outstanding.is_repeat(position, part.redeliveries):
-            if position in self.in_transaction:
-                self.in_transaction.offered_again(self, position, part.indexes, now)
             fill(self, position, part.tail, now)
             return
         entry = part.batch or part

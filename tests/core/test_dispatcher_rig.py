@@ -127,12 +127,15 @@ class Rig:
             if slot is not None:
                 groups[slot] = (*groups.get(slot, ()), index)
         batch = by_slot(pack(LEDGER, number), b"x" * 100, len(slots), groups.items(), 0, self.now)
+        offered = [index for index, slot in enumerate(slots) if slot is not None]
+        self.dispatcher.offered(pack(LEDGER, number), offered, self.now)
         self.dispatcher.receive_batch(batch, self.now)
 
     def opaque(self, number: int, slot: int, count: int) -> Part:
         """A batch arrives that cannot be read."""
         part = Part(pack(LEDGER, number), slot, count, b"x" * 100, 0, self.now)
         part.opaque = True
+        self.dispatcher.offered(part.position, None, self.now)
         self.dispatcher.receive_part(part, self.now)
         return part
 
@@ -140,6 +143,7 @@ class Rig:
         """One chunk of a chunked message arrives."""
         part = Part(pack(LEDGER, number), slot, 1, b"chunk", 0, self.now)
         part.chunk = Chunk(uuid, index, total)
+        self.dispatcher.offered(part.position, None, self.now)
         self.dispatcher.receive_part(part, self.now)
 
     def units(self, name: str) -> list[Part]:

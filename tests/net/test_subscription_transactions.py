@@ -18,8 +18,9 @@ from proxy.net.subscription.transactions import (
     TransactionalAcks,
 )
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.subscription_rig import SubscriptionRig, Worker
+from tests.net.subscription_rig import Delivered, SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, T, batch, single
+from tests.net.test_subscription_openings import bomb
 
 TXN = (0, 5)
 LOOKS = 60.0
@@ -28,15 +29,16 @@ LOOKS = 60.0
 def ack(
     rig: SubscriptionRig,
     worker: Worker,
-    *entries: int,
+    *items: int | Delivered,
     ack_set: tuple[int, ...] = (),
     transaction: tuple[int, int] = TXN,
     request_id: int = 9,
 ) -> None:
     """An acknowledgement inside a transaction, as a client sends it."""
     command = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, request_id=request_id)
-    for entry in entries:
-        command.message_id.add(ledgerId=LEDGER, entryId=entry, ack_set=ack_set)
+    for item in items:
+        ledger, entry = (LEDGER, item) if isinstance(item, int) else (item.ledger, item.entry)
+        command.message_id.add(ledgerId=ledger, entryId=entry, ack_set=ack_set)
     command.txnid_most_bits, command.txnid_least_bits = transaction
     worker.port.ack(command)
     rig.clock.settle()
@@ -89,6 +91,25 @@ def test_a_commit_is_an_ack_and_an_abort_a_redelivery() -> None:
     end(rig, committed=True, transaction=(0, 6))
     assert rig.link.acked() == []
     assert len(rig.subscriptions.services.transactions) == 0
+
+
+def test_what_came_again_before_it_was_acknowledged_anew_tells_of_the_transaction_before() -> None:
+    """A batch that has to be opened beside the loop first: it is not delivered while it is in the next transaction."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=1_000)
+    tail = bomb("k", "x")
+    rig.link.deliver((0, tail))
+    ack(rig, worker, *worker.messages())
+    end(rig, committed=False)
+    again = worker.messages()
+    rig.background.held = True
+    rig.link.deliver((0, tail), redeliveries=1)
+    ack(rig, worker, *again, transaction=(0, 6))
+    rig.background.carry_out()
+    assert worker.messages() == []
+    rig.link.log.clear()
+    end(rig, committed=True, transaction=(0, 6))
+    assert rig.link.acked() == [(LEDGER, 0)]
 
 
 def test_what_is_refused_comes_again() -> None:

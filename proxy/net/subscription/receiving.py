@@ -18,6 +18,7 @@ import structlog
 from proxy.core.contract_sample import UNWATCHED
 from proxy.core.entry import Part
 from proxy.core.hot_keys import HotKeys, Sampling
+from proxy.core.index_bits import bits_to_indexes
 from proxy.core.sticky_key import murmur31
 from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.batch_slots import BatchSlots, Mixed
@@ -56,6 +57,7 @@ class Receiving:
         "_hot",
         "_slots_at_once",
         "_inline_bytes",
+        "_in_transaction",
         "_intake",
         "_monitor",
         "_look_at",
@@ -121,6 +123,7 @@ class Receiving:
         self._look_at = self._sampling.left
         """When so many messages came in this run, one is looked at."""
         self._receive = dispatcher.receive
+        self._in_transaction = dispatcher.in_transaction
         self._intake = Intake(dispatcher, contents, counters, monitor)
         self._monitor = monitor
         self._watched = UNWATCHED if monitor is None else monitor.watched
@@ -188,6 +191,8 @@ class Receiving:
         count = max(count, 1)
         messages = _permits(ack_set) if ack_set else count
         self._run_messages += messages
+        if self._in_transaction:
+            self._offered(position, ack_set, now)
         if metadata.num_chunks_from_msg > 1:
             self.last_position, self.last_key = position, key
             if self._run_messages >= self._look_at:
@@ -290,7 +295,15 @@ class Receiving:
             messages = 1
         self._run_messages += messages
         self._run_bytes += len(tail)
+        if self._in_transaction:
+            self._offered((head.ledger << 40) + head.entry, head.ack_set, now)
         self.queue.add(head, now, messages)
+
+    def _offered(self, position: int, ack_set: tuple[int, ...] | None, now: float) -> None:
+        """As `Dispatcher.offered`, of an entry that may wait."""
+        unacked = bits_of(ack_set) if ack_set else 0
+        indexes = tuple(bits_to_indexes(unacked, range(unacked.bit_length()))) if ack_set else None
+        self._dispatcher.offered(position, indexes, now)
 
     def _taken_at_once(self, head: MessageHead, arrived_at: float) -> bool:
         """Take a batch that costs little, as `message` does, if the turn has room for it: most that wait are such."""
