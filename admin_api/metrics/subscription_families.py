@@ -277,7 +277,7 @@ SUBSCRIPTION: Final = (
     gauge(
         "keyline_subscription_dead_letter_waits",
         "dispatcher.dead_letter_waits",
-        "Slots that wait until the dead letter topic has confirmed one of their messages.",
+        "Slots that wait until the dead letter or parking topic has confirmed one of their messages.",
     ),
     gauge(
         "keyline_subscription_parked_slots",

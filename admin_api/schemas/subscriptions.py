@@ -133,7 +133,7 @@ class Dispatcher(BaseModel):
     )
     window_overshoots: int = Field(description="Deliveries larger than `key_window`, which could not be split.")
     dead_letter_waits: int = Field(
-        description="Slots that wait until the dead letter topic has confirmed one of their messages."
+        description="Slots that wait until the dead letter or parking topic has confirmed one of their messages."
     )
     parked_slots: int = Field(description="Slots whose messages go to the parking topic.")
     last_sent_position: str | None

@@ -179,10 +179,13 @@ def _no_lease(case: _Case) -> Verdict:
 
 
 def _dead_letter(case: _Case) -> Verdict:
-    return dead_letters_wait(case.dispatcher) or _other(case)
+    return dead_letters_wait(case.dispatcher, case.around) or _other(case)
 
 
 def _parked(case: _Case) -> Verdict:
+    waits = dead_letters_wait(case.dispatcher, case.around)
+    if waits is not None and case.dispatcher.diversions.held[case.told.slot]:
+        return waits
     says = f"A message of hash slot {case.told.slot} has used its attempts, so the slot is parked."
     advice = (
         "Remove the cause, then deliver what is parked (keyline redrive), or delete it (keyline drop). This lists it:"

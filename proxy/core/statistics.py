@@ -14,7 +14,7 @@ from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.last_sent_position import format_ranges, individually_sent, last_sent_position
 from proxy.core.positions import format_position
 from proxy.core.steps import in_steps
-from proxy.core.verdict import Surroundings, Verdict, subscription_verdict
+from proxy.core.verdict import Surroundings, Verdict, diverted_slots, subscription_verdict
 from proxy.core.worker_health import WorkerHealth, checkup_steps
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class DispatcherStatistics:
     """Messages acknowledged in transactions that have not ended."""
     window_overshoots: int
     dead_letter_waits: int
-    """Slots that wait until the dead letter topic has one of their messages."""
+    """Slots that wait until the dead letter or parking topic has one of their messages."""
     parked_slots: int
     """Slots whose messages go to the parking topic."""
     last_sent_position: str | None
@@ -170,7 +170,7 @@ def dispatcher_statistics_steps(
         retry_waits=len(dispatcher.retries.held),
         in_transaction_messages=dispatcher.in_transaction.messages,
         window_overshoots=dispatcher.window_overshoots,
-        dead_letter_waits=len(dispatcher.diversions.held) - len(dispatcher.diversions.parked),
+        dead_letter_waits=diverted_slots(dispatcher),
         parked_slots=len(dispatcher.diversions.parked),
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
         individually_sent_positions=format_ranges(ranges[:POSITIONS_LISTED_MAX]),

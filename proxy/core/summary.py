@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from proxy.core.delivery_totals import DeliveryTotals, sum_of, totals_of
+from proxy.core.verdict import diverted_slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,7 +79,7 @@ class DispatcherSummary:
     dead_letters: int
     """Messages that the dead letter topic has."""
     dead_letter_waits: int
-    """Slots that wait until it has one of theirs."""
+    """Slots that wait until it, or the parking topic, has one of theirs."""
     parked_slots: int
     """Slots whose messages go to the parking topic."""
     oldest_wait_since: float | None
@@ -124,7 +125,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         quarantined_workers=len(dispatcher.quarantined),
         excluded_workers=dispatcher.excluded,
         dead_letters=dispatcher.diversions.messages_total,
-        dead_letter_waits=len(dispatcher.diversions.held) - len(dispatcher.diversions.parked),
+        dead_letter_waits=diverted_slots(dispatcher),
         parked_slots=len(dispatcher.diversions.parked),
         oldest_wait_since=None if oldest is None else oldest.waits_since,
         oldest_wait_slot=-1 if oldest is None else oldest.slot,

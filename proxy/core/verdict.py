@@ -48,6 +48,10 @@ class Surroundings:
     """``no_lease`` or ``standby`` where a group keeps deliveries from this replica."""
     takeover: str = ""
     """What the gateway waits for before it reads anything since it took the subscription over; a clause."""
+    diversion_topic: str = "another topic"
+    """Where messages that have used their attempts go."""
+    diversion_advice: tuple[str, str | None] = "Look whether it can be reached, and the gateway may use it.", None
+    """Who should do what when it does not take them, and the command that helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,24 +119,29 @@ def _not_delivering(dispatcher: Dispatcher, around: Surroundings) -> Verdict | N
         says = "An operator excludes all workers that are connected: nothing is delivered."
         command = f"keyline exclude {around.target} WORKER --undo"
         return Verdict("excluded", Urgency.ACT, None, says, "Start another worker, or readmit one:", command)
-    if dispatcher.workers and dispatcher.diversions.trouble and dispatcher.diversions.held:
-        return dead_letters_wait(dispatcher)
     if not dispatcher.workers:
         return Verdict("no_workers", Urgency.ACT, None, "No worker has joined.", "Start one.", None)
-    return None
+    return dead_letters_wait(dispatcher, around)
 
 
-def dead_letters_wait(dispatcher: Dispatcher) -> Verdict | None:
-    """Keys wait because the topic of what was given up does not take it; None if it does, as far as is known."""
+def diverted_slots(dispatcher: Dispatcher) -> int:
+    """Slots that wait until the dead letter or parking topic has one of their messages."""
+    return sum(1 for parts in dispatcher.diversions.held.values() if parts)
+
+
+def dead_letters_wait(dispatcher: Dispatcher, around: Surroundings) -> Verdict | None:
+    """Keys wait because the topic of what was given up does not take it; None if none does, as far as is known."""
     diversions = dispatcher.diversions
-    if not diversions.trouble:
+    count = diverted_slots(dispatcher)
+    if not diversions.trouble or not count:
         return None
-    slots = counted(len(diversions.held), "hash slot")
-    says = f"{slots} wait because their messages cannot be published to another topic: {diversions.trouble}."
-    advice = (
-        "Look whether the dead letter or parking topic can be reached, and the gateway may use it; nothing is lost."
+    waits = "hash slot waits" if count == 1 else "hash slots wait"
+    whose = "its" if count == 1 else "their"
+    says = (
+        f"{count:,} {waits} for {around.diversion_topic}, which does not take {whose} messages: {diversions.trouble}. "
+        "Nothing is lost."
     )
-    return Verdict("dead_letter", Urgency.ACT, None, says, advice, None)
+    return Verdict("dead_letter", Urgency.ACT, None, says, *around.diversion_advice)
 
 
 def quarantined(dispatcher: Dispatcher, around: Surroundings) -> Verdict:

@@ -6,8 +6,11 @@ import pytest
 
 from proxy.core import reposition
 from proxy.core.explain import SlotState, explain_slot
+from proxy.core.key_verdict import explained
+from proxy.core.worker_health import Urgency
 from proxy.errors import UpstreamError, UpstreamUnavailable
 from proxy.net.subscription.dead_letters import RECEIPT_S_MAX
+from proxy.net.subscription.summary import subscription_summary, surroundings_of
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress, opened_payload
 from proxy.wire.metadata import build_tail, peek, verify_checksum
@@ -128,6 +131,47 @@ def test_while_the_topic_is_unavailable_the_key_waits_and_says_why() -> None:
     receipt(rig)
     assert rig.link.acked() == [(LEDGER, 0)]
     assert rig.subscription.state.dispatcher.diversions.trouble == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "advice", "command"),
+    [
+        (pb.TopicTerminatedError, "delete it", f"pulsar-admin topics delete --force {GRAVE}"),
+        (
+            pb.AuthorizationError,
+            "Permit",
+            f"pulsar-admin topics grant-permission {GRAVE} --role ROLE --actions produce",
+        ),
+        (
+            pb.ProducerBlockedQuotaExceededException,
+            "raise the quota",
+            "pulsar-admin namespaces get-backlog-quotas public/default",
+        ),
+        (pb.TopicNotFound, "create it", f"pulsar-admin topics create {GRAVE}"),
+        (pb.UnknownError, "Look whether it can be reached", None),
+    ],
+)
+def test_what_to_do_depends_on_why_the_broker_gives_no_producer(code: int, advice: str, command: str | None) -> None:
+    """The verdicts on the subscription and on the key say the same, with the topic and the broker's words."""
+    rig, worker = rig_of()
+    rig.link.refusals[T.PRODUCER] = code, "the broker's words"
+    rig.link.deliver((0, single("k")), (1, single("k")))
+    refuse(worker)
+    dispatcher, around = rig.subscription.state.dispatcher, surroundings_of(rig.subscription)
+    (slot,) = dispatcher.diversions.held
+    verdict = explained(dispatcher, slot, rig.clock.now(), around).verdict
+    assert verdict is not None
+    assert (verdict.state, verdict.urgency, verdict.command) == ("dead_letter", Urgency.ACT, command)
+    assert advice in verdict.advice
+    told = f"1 hash slot waits for {GRAVE}, which does not take its messages: the broker's words. Nothing is lost."
+    assert verdict.says == told
+    statistics = subscription_summary(rig.subscription)
+    assert statistics.dispatcher.dead_letter_waits == 1
+    del rig.link.refusals[T.PRODUCER]
+    rig.clock.advance(3)
+    receipt(rig)
+    assert rig.link.acked() == [(LEDGER, 0)]
+    assert surroundings_of(rig.subscription).diversion_advice[1] is None
 
 
 @pytest.mark.parametrize("how", ["lost", "refused", "silent"])

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy.core.explain import explain_slot
+from proxy.core.key_verdict import explained
 from proxy.core.positions import pack
 from proxy.errors import Conflict, UpstreamError
 from proxy.net.subscription import parking
 from proxy.net.subscription.redrive import AHEAD_MAX, EARLY_MAX, Redrive
 from proxy.net.subscription.redrive_checks import in_topic_order
+from proxy.net.subscription.summary import surroundings_of
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, T, single
-from tests.net.test_subscription_parking import Lot, acked, arrive, opened, order_redrive, payload, redriven
+from tests.net.test_subscription_parking import PARKING, Lot, acked, arrive, opened, order_redrive, payload, redriven
 
 if TYPE_CHECKING:
     from proxy.core.positions import Position
@@ -176,6 +178,81 @@ def test_a_worker_is_refused_where_the_parking_topic_takes_not_even_a_mark() -> 
     rig.clock.settle()
     _, text = worker.error()
     assert "messages must be encrypted" in text
+    assert rig.count == 0
+
+
+def shut(rig: SubscriptionRig, code: int) -> None:
+    """The broker closes the producer, with what it was sent and has not confirmed, and gives no other."""
+    rig.link.taken(T.SEND)
+    rig.link.published.clear()
+    rig.link.refusals[T.PRODUCER] = code, "the broker's words"
+    for number in list(rig.link.producers):
+        rig.link.producers.pop(number).closed_by_broker("the broker closed the producer")
+    rig.clock.settle()
+
+
+@pytest.mark.parametrize("redrive", [True, False])
+@pytest.mark.parametrize("ordered_before", [False, True])
+def test_what_is_parked_can_be_taken_out_while_the_topic_takes_nothing(*, redrive: bool, ordered_before: bool) -> None:
+    """It is what a full or terminated topic needs. What waits to go in goes to the worker behind it instead."""
+    lot = Choosy()
+    rig, worker = beginning(lot, b"0", b"1")
+    assert rig.subscription.lot is not None
+    slot = slot_of(rig)
+    if not ordered_before:
+        shut(rig, pb.TopicTerminatedError)
+    arrive(rig, (2, single("k", b"2")))
+    rig.clock.advance(1.0)
+    if ordered_before:
+        rig.subscription.lot.order(slot, redrive=redrive)
+        shut(rig, pb.TopicTerminatedError)
+    dispatcher = rig.subscription.state.dispatcher
+    verdict = explained(dispatcher, slot, rig.clock.now(), surroundings_of(rig.subscription)).verdict
+    assert verdict is not None
+    assert verdict.says.startswith(f"1 hash slot waits for {PARKING}, which does not take its messages:")
+    if not ordered_before:
+        assert "can be redriven or dropped: do that first" in verdict.advice
+        rig.subscription.lot.order(slot, redrive=redrive)
+    rig.clock.advance(5.0)
+    assert redriven(rig, lot, worker) == ([b"0", b"1", b"2"] if redrive else [b"2"])
+    assert lot.left() == []
+    assert acked(rig) == [0, 1, 2]
+    assert not dispatcher.diversions.held
+
+
+def test_a_copy_whose_receipt_was_lost_with_the_producer_is_redriven_once() -> None:
+    """It is in the topic, as was read there: so it is not delivered from the original one besides."""
+    lot = Choosy()
+    rig, worker = beginning(lot, b"0")
+    arrive(rig, (1, single("k", b"1")))
+    lot.entries += rig.link.published
+    shut(rig, pb.TopicTerminatedError)
+    lot.pump(rig)
+    order_redrive(rig)
+    rig.clock.advance(5.0)
+    assert redriven(rig, lot, worker) == [b"0", b"1"]
+    assert acked(rig) == [0, 1]
+    assert lot.left() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (pb.TopicTerminatedError, "Save what is parked in it"),
+        (pb.ProducerBlockedQuotaExceededError, "raise the quota, then redrive or drop"),
+        (pb.AuthorizationError, "--actions produce,consume"),
+        (pb.TopicNotFound, f"pulsar-admin topics create {PARKING}"),
+    ],
+)
+def test_a_worker_is_refused_with_what_to_do(code: int, advice: str) -> None:
+    """Where nothing can be redriven yet, because the topic cannot be opened."""
+    rig = SubscriptionRig(park_after=1)
+    rig.link.refusals[T.PRODUCER] = code, "the broker's words"
+    worker = rig.subscribe("a")
+    rig.clock.settle()
+    _, text = worker.error()
+    assert f"the parking topic {PARKING} cannot be used: the broker's words. " in text
+    assert advice in text
     assert rig.count == 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core.positions import is_packable, pack, unpack
-from proxy.errors import UpstreamUnavailable
+from proxy.errors import UpstreamError, UpstreamUnavailable
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import MetadataError
@@ -67,6 +67,8 @@ class GatewayConsumer:
         self._link: BrokerLink | None = None
         self._id = 0
         self._ready = self._over = False
+        self.error_code: int | None = None
+        """The broker's `ServerError`, if that is why it was lost."""
         self._permits = 0
 
     def open(self) -> GatewayConsumer:
@@ -165,6 +167,7 @@ class GatewayConsumer:
     def reached_end_of_topic(self) -> None:
         """Reported as a loss: no more messages will arrive."""
         self.close()
+        self.error_code = pb.TopicTerminatedError
         self._owner.consumer_lost(self, "the topic is terminated")
 
     # ---- within
@@ -173,7 +176,7 @@ class GatewayConsumer:
         if self._over:
             return
         if isinstance(link, Exception):
-            self._lose(str(link))
+            self._fail(link)
             return
         self._link = link
         self._id = link.new_consumer(self)
@@ -191,7 +194,7 @@ class GatewayConsumer:
             if isinstance(reply, UpstreamUnavailable):
                 assert self._link is not None
                 close_at(self._link, self._id)  # the broker may carry it out yet
-            self._lose(str(reply))
+            self._fail(reply)
             return
         self._ready = True
         self._grant()
@@ -205,6 +208,11 @@ class GatewayConsumer:
                 piece = min(most - self._permits, FLOW_MAX)
                 self._link.send(commands.flow(self._id, piece))
                 self._permits += piece
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, UpstreamError):
+            self.error_code = error.wire_code
+        self._lose(str(error))
 
     def _lose(self, reason: str) -> None:
         if self._over:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from proxy.errors import UpstreamUnavailable
+from proxy.errors import UpstreamError, UpstreamUnavailable
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.dead_letters import Published, tail_of
@@ -24,7 +24,6 @@ from proxy.wire.frames import encode_command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.errors import UpstreamError
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock
 
 
@@ -81,6 +80,8 @@ class GatewayProducer:
         self.name = ""
         """As the broker gave it, once ready."""
         self._next_sequence_id = 0
+        self.error_code: int | None = None
+        """The broker's `ServerError` for what it refused last; None if it refused nothing."""
 
     def open(self) -> GatewayProducer:
         """Begin; `ProducerOwner.producer_ready` or `producer_lost` follows, unless it is closed before."""
@@ -133,6 +134,7 @@ class GatewayProducer:
 
     def not_stored(self, sequence_id: int, error: UpstreamError) -> None:
         """As the port says."""
+        self.error_code = error.wire_code
         if self._refused is not None:
             self._refused(sequence_id, str(error))
             return
@@ -155,7 +157,7 @@ class GatewayProducer:
         if self.state is not State.LOCATING:
             return
         if isinstance(link, Exception):
-            self._lose(str(link))
+            self._fail(link)
             return
         self.state = State.ASKING
         self._link = link
@@ -178,7 +180,7 @@ class GatewayProducer:
         if self.state is State.OVER:
             return
         if isinstance(reply, Exception):
-            self._lose(str(reply))
+            self._fail(reply)
             return
         self.state = State.READY
         self.name = reply.producer_success.producer_name
@@ -191,6 +193,11 @@ class GatewayProducer:
         assert self._link is not None
         self._link.drop_producer(self._id)
         self._link.request(lambda request_id: commands.close_producer(self._id, request_id), _ignore)
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, UpstreamError):
+            self.error_code = error.wire_code
+        self._lose(str(error))
 
     def _lose(self, reason: str) -> None:
         if self.state is State.OVER:

@@ -26,6 +26,7 @@ from proxy.core.diversion import arrived
 from proxy.core.positions import unpack
 from proxy.net.broker.producer import GatewayProducer, State
 from proxy.net.events import LISTED_MAX
+from proxy.net.subscription.own_topic_advice import DEAD_LETTERS, UNKNOWN
 from proxy.net.subscription.own_topics import dead_letter_topic
 from proxy.net.subscription.refused import Refused
 from proxy.wire import pulsar_pb2 as pb
@@ -34,8 +35,11 @@ from proxy.wire.errors import WireError
 from proxy.wire.metadata import peek
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from proxy.core.entry import Part
     from proxy.net.ports import Timer
+    from proxy.net.subscription.own_topic_advice import Advice
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import SubscriptionState
 
@@ -54,6 +58,7 @@ class DeadLetters:
 
     went: ClassVar[str] = "dead_letters"
     """The event that tells which messages did."""
+    _advices: ClassVar[Mapping[int, Advice]] = DEAD_LETTERS
 
     def __init__(self, state: SubscriptionState, services: Services, topic: str = "") -> None:
         """Nothing is published, and no producer made, before the first dead letter."""
@@ -79,6 +84,8 @@ class DeadLetters:
         self._arrived: list[Part] = []
         """Those of this turn."""
         self._failures = 0
+        self._error_code: int | None = None
+        """What the broker answered, if that is why it was not taken last."""
         self._pause: Timer | None = None
         self._receipt_due: Timer | None = None
 
@@ -91,6 +98,14 @@ class DeadLetters:
         """Send what the dispatcher gave up in this turn."""
         self._queue += self._state.dispatcher.diversions.take_fresh()
         self._go_on()
+
+    def advice(self, target: str) -> tuple[str, str | None]:
+        """What an operator does while the topic takes no messages, and the command; `target` is for that."""
+        return self._advice.of(self.topic, target)
+
+    @property
+    def _advice(self) -> Advice:
+        return UNKNOWN if self._error_code is None else self._advices.get(self._error_code, UNKNOWN)
 
     def close(self) -> None:
         """The subscription has ended: what has no receipt is the broker's to deliver again."""
@@ -126,16 +141,23 @@ class DeadLetters:
             self._has(part)
             self._arrive(part)
         diversions.trouble = self._refused.reason
+        if not self._refused:
+            self._error_code = None
         self._try_later()
         self._go_on()
 
     def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
         """As it says: once more, after a pause."""
-        del producer
-        self._producer = None
+        self._producer, self._error_code = None, producer.error_code
         self._failed(reason)
 
     # ---- within
+
+    @property
+    def _is_shut(self) -> bool:
+        """Whether the broker takes nothing for this topic: it said so."""
+        is_ready = self._producer is not None and self._producer.state is State.READY
+        return self._error_code is not None and not is_ready
 
     def _go_on(self) -> None:
         """Publish what may be; with a producer, which is asked for if there is none."""
@@ -230,11 +252,13 @@ class DeadLetters:
         if part is None:
             return
         self._answered(part)
-        self._refuse(part, reason)
+        assert self._producer is not None
+        self._refuse(part, reason, self._producer.error_code)
         self._go_on()
 
-    def _refuse(self, part: Part, reason: str) -> None:
+    def _refuse(self, part: Part, reason: str, error_code: int | None = None) -> None:
         """It is not in the topic: its key waits, until the topic takes it or the subscription is made to skip it."""
+        self._error_code = error_code
         place, state = _origin(part, self._state.topic), self._state
         text = f"{place} cannot be published: {reason}"
         if not self._refused:
@@ -285,7 +309,7 @@ class DeadLetters:
             return
         if self._window == 1 or self._tried is not None:
             self._answered(lost[0])
-            self._refuse(lost[0], reason)
+            self._refuse(lost[0], reason, self._error_code)
         else:
             self._queue.extendleft(reversed(lost))
         self._window = 1
@@ -323,7 +347,7 @@ class DeadLetters:
         self._receipt_due = None
         assert self._producer is not None
         self._producer.close()
-        self._producer = None
+        self._producer = self._error_code = None
         self._failed(f"no receipt in {RECEIPT_S_MAX:g} s")
 
     def _stop_timers(self) -> None:

@@ -73,6 +73,8 @@ class ParkedLog:
         """Whether something came since the owner looked."""
         self.ready = False
         """Whether its consumer stands."""
+        self.error_code: int | None = None
+        """What the broker answered, if that is why it was lost last."""
         self._timer: Timer | None = None
         self._over = False
 
@@ -171,8 +173,7 @@ class ParkedLog:
 
     def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
         """As it says: again, after a pause."""
-        del consumer
-        self.ready = False
+        self.ready, self.error_code = False, consumer.error_code
         self._failed(reason)
         if not self._over:
             self._timer = self._clock.call_later(RETRY_S, self.open)

@@ -25,7 +25,9 @@ from proxy.core.positions import format_position
 from proxy.core.sticky_key import murmur31
 from proxy.errors import Conflict
 from proxy.net.events import LISTED_MAX
+from proxy.net.subscription import own_topic_advice
 from proxy.net.subscription.dead_letters import DeadLetters
+from proxy.net.subscription.own_topic_advice import OPENING, PARKING, UNKNOWN
 from proxy.net.subscription.own_topics import parking_topic
 from proxy.net.subscription.parked_log import RETRY_S, ParkedLog
 from proxy.net.subscription.redrive import Redrive, part_of
@@ -35,12 +37,13 @@ from proxy.wire.metadata import peek_key
 from proxy.wire.parked import keep, mark, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from proxy.core.entry import Batch, Part
     from proxy.core.positions import Position
     from proxy.net.broker.producer import GatewayProducer
     from proxy.net.ports import Timer
+    from proxy.net.subscription.own_topic_advice import Advice
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import Answer, SubscriptionState
 
@@ -56,6 +59,7 @@ class ParkingLot(DeadLetters):
     """Of one subscription."""
 
     went: ClassVar[str] = "parked"
+    _advices: ClassVar[Mapping[int, Advice]] = PARKING
 
     def __init__(self, state: SubscriptionState, services: Services, failed: Callable[[str], None]) -> None:
         """`open` begins; `failed` hears why it does not, until it is open."""
@@ -153,6 +157,15 @@ class ParkingLot(DeadLetters):
         if len(dispatcher.touched) > full or dispatcher.outstanding.spill.wants:
             self._state.schedule_flush()
 
+    @property
+    def _advice(self) -> Advice:
+        trouble = self._state.dispatcher.diversions.trouble
+        if trouble == FULL:
+            return own_topic_advice.FULL
+        if trouble and trouble == self._log_trouble:
+            return UNKNOWN if self.log.error_code is None else PARKING.get(self.log.error_code, UNKNOWN)
+        return super()._advice
+
     # ---- opening
 
     def producer_ready(self, producer: GatewayProducer) -> None:
@@ -165,7 +178,9 @@ class ParkingLot(DeadLetters):
     def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
         """As it says."""
         super().producer_lost(producer, reason)
-        self._failed_to_open(reason)
+        if self._orders:
+            self._state.schedule_flush()
+        self._failed_to_open(reason, producer.error_code)
 
     def _not_taken(self, sequence_id: int, reason: str) -> None:
         """As for dead letters; of a mark that is refused, nothing would be heard."""
@@ -179,7 +194,7 @@ class ParkingLot(DeadLetters):
         self._state.dispatcher.diversions.trouble = self._log_trouble = reason
         for slot in list(self._redrives):
             self._redrives.pop(slot).close()
-        self._failed_to_open(reason)
+        self._failed_to_open(reason, self.log.error_code)
 
     def _log_changed(self) -> None:
         if self.log.ready and self._log_trouble:
@@ -194,9 +209,11 @@ class ParkingLot(DeadLetters):
         if diversions.trouble == trouble:
             diversions.trouble = self._refused.reason
 
-    def _failed_to_open(self, reason: str) -> None:
+    def _failed_to_open(self, reason: str, error_code: int | None) -> None:
         if not self.is_open:
-            self._on_failure(f"the parking topic {self.topic} cannot be used: {reason}")
+            advice = UNKNOWN if error_code is None else OPENING.get(error_code, UNKNOWN)
+            help_ = " ".join(filter(None, advice.of(self.topic, "")))
+            self._on_failure(f"the parking topic {self.topic} cannot be used: {reason}. {help_}")
 
     def _marked(self, name: str) -> None:
         if name != self._mark or self.is_open:
@@ -297,7 +314,7 @@ class ParkingLot(DeadLetters):
         if refused and self._orders[slot] and (problem := self._why_not(slot)):
             self._end_order(slot, problem)
             return
-        if held and (refused or not self._has_room()):
+        if held and (refused or self._is_shut or not self._has_room()):
             self._keep_back(slot)
         if held or slot in self._coming.values():
             return
@@ -319,14 +336,17 @@ class ParkingLot(DeadLetters):
                 self._redrives[slot] = self._new_redrive(slot, {each: pieces.get(each, "") for each in ordered})
 
     def _keep_back(self, slot: int) -> None:
-        """What would go in waits here instead: the lot is full, or refuses it, and this slot is to be taken out."""
+        """What would go in waits here instead: the lot is full or takes nothing, and this slot is to be taken out."""
         diversions = self._state.dispatcher.diversions
         queue, self._queue = self._queue, deque()
         for part in (*self._refused.pop(slot), *queue):
             if part.slot != slot:
                 self._queue.append(part)
             elif diversions.has(part):
-                diversions.remove(part)
+                if _origin_of(part) in self.log.origins:  # its receipt was lost
+                    self._state.clock.call_soon(partial(self._arrive, part))
+                else:
+                    diversions.remove(part)
 
     def _reads(self, slot: int) -> bool:
         """Whether what was found of it is not all yet. What is there still then, the log had later."""

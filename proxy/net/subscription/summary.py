@@ -163,8 +163,9 @@ def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings
     by_workers = settings.look_ahead_messages_per_worker * workers < settings.look_ahead_messages_per_subscription
     bound = f"look_ahead_messages_per_{'worker' if by_workers else 'subscription'}"
     topic = state.topic.removeprefix(DEFAULT_PLACE)
+    target = f"{quote(topic.removeprefix('persistent://'))} {quote(state.name)}"
     return Surroundings(
-        target=f"{quote(topic.removeprefix('persistent://'))} {quote(state.name)}",
+        target=target,
         upstream=consumers.state.value,
         upstream_error=consumers.last_error,
         behind=consumers.behind,
@@ -173,6 +174,8 @@ def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings
         memory_bytes=settings.subscription_memory_bytes,
         lease=lease,
         takeover=subscription.takeover.says,
+        diversion_topic=subscription.dead_letters.topic,
+        diversion_advice=subscription.dead_letters.advice(target),
     )
 
 
