@@ -242,6 +242,8 @@ def test_a_copy_whose_receipt_was_lost_with_the_producer_is_redriven_once() -> N
         (pb.ProducerBlockedQuotaExceededError, "raise the quota, then redrive or drop"),
         (pb.AuthorizationError, "--actions produce,consume"),
         (pb.TopicNotFound, f"pulsar-admin topics create {PARKING}"),
+        (pb.NotAllowedError, "must not be partitioned"),
+        (pb.UnknownError, "Look whether it can be reached"),
     ],
 )
 def test_a_worker_is_refused_with_what_to_do(code: int, advice: str) -> None:

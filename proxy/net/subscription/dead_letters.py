@@ -253,7 +253,8 @@ class DeadLetters:
             return
         self._answered(part)
         assert self._producer is not None
-        self._refuse(part, reason, self._producer.error_code)
+        code = self._producer.error_code
+        self._refuse(part, reason, None if code == pb.NotAllowedError else code)  # that is of this message alone
         self._go_on()
 
     def _refuse(self, part: Part, reason: str, error_code: int | None = None) -> None:

@@ -30,8 +30,13 @@ FULL: Final = Advice("Redrive or drop some of it. This lists what is parked:", "
 
 _QUOTA_SHOWN: Final = "pulsar-admin namespaces get-backlog-quotas {namespace}"
 _MISSING: Final = Advice(
-    "It does not exist, and the broker makes none: create it, or let the broker create topics.",
+    "It does not exist, and the broker makes none: create it, or let the broker create topics:",
     "pulsar-admin topics create {topic}",
+)
+_NOT_ALLOWED: Final = Advice(
+    "The broker allows no such topic. It must not be partitioned: if it is, delete it, or have the configuration name "
+    "another. This shows it:",
+    "pulsar-admin topics get-partitioned-topic-metadata {topic}",
 )
 
 DEAD_LETTERS: Final[dict[int, Advice]] = {
@@ -48,6 +53,7 @@ DEAD_LETTERS: Final[dict[int, Advice]] = {
         "Its backlog quota is used up: have its messages read, or raise the quota. This shows it:", _QUOTA_SHOWN
     ),
     pb.TopicNotFound: _MISSING,
+    pb.NotAllowedError: _NOT_ALLOWED,
 }
 """By the broker's `ServerError`."""
 PARKING: Final[dict[int, Advice]] = {
@@ -65,6 +71,7 @@ PARKING: Final[dict[int, Advice]] = {
         "keyline parked {target}",
     ),
     pb.TopicNotFound: _MISSING,
+    pb.NotAllowedError: _NOT_ALLOWED,
     pb.ConsumerBusy: Advice(
         "Another consumer has its subscription keyline-parked, which is for one gateway alone: another gateway that "
         "is not in owner mode with this one, or a client. This shows whose:",

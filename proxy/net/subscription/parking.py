@@ -213,6 +213,7 @@ class ParkingLot(DeadLetters):
         if not self.is_open:
             advice = UNKNOWN if error_code is None else OPENING.get(error_code, UNKNOWN)
             help_ = " ".join(filter(None, advice.of(self.topic, "")))
+            log.error("parking topic not opened", topic=self.topic, reason=reason, advice=help_)
             self._on_failure(f"the parking topic {self.topic} cannot be used: {reason}. {help_}")
 
     def _marked(self, name: str) -> None:
