@@ -222,6 +222,7 @@ PARTS: Final = (
             "tests/integration/test_clients.py",
             "tests/integration/test_dead_letters.py",
             "tests/integration/test_own_topics.py",
+            "tests/integration/test_unavailable_topics.py",
             "tests/integration/test_excluded_workers.py",
             "tests/integration/test_parked_clients.py",
             "tests/integration/test_hung_worker.py",
