@@ -21,6 +21,8 @@ export class KeySearch {
   #said = "";
   /** The answer is to be scrolled to: on a small screen it may be below. */
   #toShow = false;
+  /** Where the page was scrolled to for it; null if it was not yet. */
+  #scrolledTo = null;
 
   /** `mark(slot)` shows a slot on the ring, -1 none. */
   constructor(model, mark) {
@@ -49,6 +51,7 @@ export class KeySearch {
     this.#label();
     this.#shown = this.#said = "";
     this.#toShow = asked !== null && SMALL.matches;
+    this.#scrolledTo = null;
     this.#answer.replaceChildren();
     this.#mark(-1);
     if (this.#model.asked === null) this.#answer.append(el("p", { class: "muted" }, HINT));
@@ -91,9 +94,15 @@ export class KeySearch {
       this.#answer.replaceChildren(made);
     }
     // What stands above it is only there when the subscription was read.
-    if (!this.#toShow || this.#model.subscription === null) return;
+    if (this.#toShow && this.#model.subscription !== null) this.#scroll();
+  }
+
+  /** Again when what stands above has grown, until the page was scrolled otherwise. */
+  #scroll() {
+    this.#toShow = this.#scrolledTo === null || Math.abs(scrollY - this.#scrolledTo) < 1;
+    if (!this.#toShow) return;
     byId("key-title").scrollIntoView({ block: "start" });
-    this.#toShow = false;
+    this.#scrolledTo = scrollY;
   }
 
   #explained(asked, answer) {

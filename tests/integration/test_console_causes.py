@@ -133,7 +133,23 @@ def test_keys_that_wait_are_listed(chrome: Browser, gateway: KeylineGateway, cre
             expect(row.locator(".badge")).to_have_attribute("data-tone", "bad")
             row.get_by_role("link").click()
             expect(page.locator("#key-answer .verdict")).to_contain_text(oldest[0]["key"])
+            if size == NARROW:
+                stays_in_sight(page)
             assert complaints.errors == []
+
+
+def stays_in_sight(page: Page) -> None:
+    """What grows above the answer on a phone does not push it away; who scrolls is left alone."""
+    title = page.locator("#key-title")
+    expect(title).to_be_in_viewport(ratio=1)
+    page.evaluate("document.documentElement.style.overflowAnchor = 'none'")  # else the browser may do it itself
+    title.evaluate("each => { document.getElementById('chosen').style.paddingTop = `${2 * innerHeight}px`; }")
+    expect(title).to_be_in_viewport(ratio=1)
+    page.evaluate("scrollTo(0, 0)")
+    for _ in range(2):
+        with page.expect_response(re.compile("/explain")):
+            pass
+    expect(title).not_to_be_in_viewport()
 
 
 def answered(page: Page, state: str, command: str, worker: str | None) -> None:
