@@ -303,6 +303,10 @@ class BrokerLink(Protocol):
     def send(self, frame: bytes) -> None:
         """Send a frame that has no answer."""
 
+    @property
+    def reading(self) -> bool:
+        """Whether the broker is read: else its answers come when every holder has resumed."""
+
     def pause_reading(self, holder: object) -> None:
         """Stop reading from the broker until every holder resumed (hard memory limit)."""
 

@@ -147,6 +147,11 @@ class FakeBrokerLink:
             if command.type == T.SEND:
                 self.published.append(frame[8 + int.from_bytes(frame[4:8], "big") :])
 
+    @property
+    def reading(self) -> bool:
+        """As the port says."""
+        return not self.pausing
+
     def pause_reading(self, holder: object) -> None:
         """As the port says."""
         self.pausing.add(id(holder))

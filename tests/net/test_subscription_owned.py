@@ -284,6 +284,23 @@ def test_a_subscription_that_is_given_up_closes_every_consumer() -> None:
     assert rig.count == 0
 
 
+def test_a_hand_over_does_not_wait_for_an_answer_that_is_not_read() -> None:
+    """Other subscriptions use up the memory: the broker's answer would come when these go on, and the leader waits."""
+    rig = Rig()
+    rig.worker(permits=10)
+    rig.lease()
+    rig.link.held = {T.CLOSE_CONSUMER}
+    rig.link.pause_reading(rig)
+    rig.owned.hold()
+    rig.give_up()
+    assert len(rig.link.sent(T.CLOSE_CONSUMER)) == 1
+    assert rig.given_up == 1
+    rig.link.resume_reading(rig)
+    rig.link.answer(T.CLOSE_CONSUMER)
+    rig.clock.settle()
+    assert rig.given_up == 1, "the answer that comes then is nothing new"
+
+
 def test_a_worker_that_comes_too_late_is_told_to_try_again() -> None:
     """Also where the subscription is here still: its bundle may be on its way to another replica."""
     rig = Rig()

@@ -130,6 +130,11 @@ class BrokerConnection:
         if self._transport is not None:
             self._transport.write(frame)
 
+    @property
+    def reading(self) -> bool:
+        """Whether the broker is read."""
+        return not self._pausing
+
     def pause_reading(self, holder: object) -> None:
         """Stop reading until every holder resumed; frames that are in already are still delivered."""
         self._pausing[id(holder)] = holder

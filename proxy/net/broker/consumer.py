@@ -243,12 +243,19 @@ def _payload(tail: bytes) -> bytes:
 
 
 def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None = None) -> None:
-    """Close a consumer at the broker and route nothing to it; `done` when that is answered, or can never be."""
+    """Close a consumer at the broker and route nothing to it; `done` when that is answered, or can never be.
+
+    Where nothing is read now, `done` is called before the answer, which may come too late for a hand-over: the broker
+    carries out what it is sent in order, acks before the close, and lets no next owner in before that.
+    """
     link.drop_consumer(consumer_id)
+    waits = link.reading
 
     def answered(_reply: pb.BaseCommand | Exception) -> None:
         # Whether the broker confirms a close makes no difference to us.
-        if done is not None:
+        if done is not None and waits:
             done()
 
     link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), answered)
+    if done is not None and not waits:
+        done()

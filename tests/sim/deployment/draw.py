@@ -34,6 +34,8 @@ ORDERS = ("operator_pause", "operator_drain", "operator_exclude", "operator_wind
 ONE_AT_A_TIME = ("replica_kill", "replica_pause", "broker_cut", "replicas_parted", "replica_alone")
 BETWEEN = ("replicas_parted", "leg_forgotten")
 """Of the network between replicas: what needs workers at no particular one to be survived."""
+FULL_SHARE = 0.4
+"""Of the seeds in which more than what is planned happens."""
 ORDERLY_SHARE = 0.3
 NO_ORDERS_SHARE = 0.5
 ANYWHERE_SHARE = 0.5
@@ -118,6 +120,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         calm=calm,
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
         + (("leg_forgotten",) if calm or (not orderly and _apart(seed, "forgotten").random() < 0.3) else ())
+        + (("memory_full", "memory_full") if not orderly and _apart(seed, "full").random() < FULL_SHARE else ())
         + orders
         + (TAKE_OUT if park_after else ())
         + (("seek",) if seeks else ())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.sim.checkers import Violation
 from tests.sim.deployment.draw import BETWEEN
 from tests.sim.machine import Order
 
@@ -19,6 +20,8 @@ Action = Callable[["random.Random"], None]
 Give = Callable[["Topic", "random.Random"], None]
 LASTS_S = (0.3, 1.0, 3.0, 6.0, 12.0, 30.0)
 """How long a fault may last: below a lease, about one, above the drop time."""
+CALM_FULL_S = 8.0
+"""Longer than a lease, and shorter than any message may wait where one replica at a time has a fault."""
 RESTART_S = 2.0
 SETTLES_S = 20.0
 """Until a deployment is at rest: what fails, owns and leads again by then."""
@@ -59,6 +62,7 @@ class DeploymentActions:
             "replica_drain": (1, self._replica_drain),
             "replica_kill": (1, self._replica_kill),
             "replica_pause": (2, self._replica_pause),
+            "memory_full": (1, self._memory_full),
             "broker_cut": (2, self._broker_cut),
             "replicas_parted": (1, self._replicas_parted),
             "replica_alone": (1, self._replica_alone),
@@ -107,7 +111,9 @@ class DeploymentActions:
             replica.process.go_on()
             if replica.process.dead:
                 world.start_replica(name)
-            elif replica.deployment.drained:
+                continue
+            replica.process.call_soon(lambda each=replica: each.fill(full=False))  # type: ignore[misc]
+            if replica.deployment.drained:
                 replica.process.call_soon(lambda each=replica: each.deployment.drain(drained=False))  # type: ignore[misc]
         world.advance(0.0)
 
@@ -261,6 +267,22 @@ class DeploymentActions:
             replica.process.stop()
             order = dice.choice(list(Order))
             self._later(dice.choice(LASTS_S), lambda: replica.process.go_on(order))
+
+    def _memory_full(self, dice: random.Random) -> None:
+        """It reads no delivery, and no answer that comes over the same connection; replicas and its leader it hears."""
+        owners = [each for each in self._world.live if len(each.subscriptions) and not each.stopping]
+        if not owners:
+            return
+        replica, calm = dice.choice(owners), self._world.swarm.calm
+
+        def over() -> None:
+            session = replica.deployment.member.session
+            if calm and not replica.process.dead and session.lease_until <= replica.process.now():
+                raise Violation(f"owners: {replica.name} lost its lease because its memory was used up")
+            replica.process.call_soon(lambda: replica.fill(full=False))
+
+        replica.process.call_soon(lambda: replica.fill(full=True))
+        self._later(CALM_FULL_S if calm else dice.choice(LASTS_S), over)
 
     def _operator(self, give: Give, dice: random.Random) -> None:
         give(self._topic(dice), dice)

@@ -27,6 +27,19 @@ MUTANTS = (
         "        now, end = self._clock.now(), until + 60.0\n",
     ),
     _mutant(
+        "what replicas say comes over connections that are not read while the memory is used up",
+        "proxy/net/broker/directory.py",
+        "        self._locate(topic, self._pool, found)\n",
+        "        self._locate(topic, self._deliveries.pool, found)\n",
+    ),
+    _mutant(
+        "a hand-over waits for an answer that is not read",
+        "proxy/net/broker/consumer.py",
+        "    waits = link.reading\n",
+        "    waits = True\n",
+        "tests/net/test_subscription_owned.py",
+    ),
+    _mutant(
         "a bundle that goes is delivered on",
         BUNDLES,
         "            held.stage = Stage.RELEASING\n"

@@ -112,6 +112,11 @@ class Replica:
         self.deployment.start()
         self._elections.start()
 
+    def fill(self, *, full: bool) -> None:
+        """Its memory is used up whatever its workers do, as if all were with others; or it has room again."""
+        limit = -1 if full else self.settings.gateway_memory_bytes
+        self.subscriptions.reconfigure(replace(self.settings, gateway_memory_bytes=limit))
+
     # ---- for those who watch
 
     def subscription(self, key: tuple[str, str]) -> Subscription | None:
