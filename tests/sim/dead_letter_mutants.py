@@ -94,6 +94,7 @@ MUTANTS: Final = (
         TOPIC,
         "services.brokers.diversions, ",
         "services.brokers.deliveries, ",
+        tests="tests/net/test_subscription_dead_letters.py",
     ),
     Mutant(
         "dead letters: a producer outlives its subscription",
