@@ -1,4 +1,4 @@
-"""Judges key policies by the record of messages: windows, retry delays, parked keys and ack leases.
+"""Judges by the record of messages what was asked beyond order: key policies, and workers that are to get nothing.
 
 Questions beside those of `ordering_audit`, about subscriptions that asked for it (`policy_spans`):
 
@@ -8,10 +8,17 @@ Questions beside those of `ordering_audit`, about subscriptions that asked for i
 - `not_parked`: something of a parked key was sent before it was redriven or dropped.
 - `lease`: a worker kept a message for longer than `ack_lease_ms`; or lost its keys sooner; or acknowledged a message
   that it had lost so.
+- `excluded`: something was sent to a worker while an operator excluded it.
+- `quarantined`: something was sent to a worker in quarantine.
 
 A retry's delay is reckoned by the attempts of this run: a broker's greater count makes it longer, never shorter. That a
 worker kept a message too long is judged up to the last look (a row of metrics) at which no worker of its subscription
 had ever asked for more time, or acknowledged in a transaction: the journal does not have who asked.
+
+An order to exclude a worker closes all consumers of its name in the same turn, before anything is sent: so nothing is
+on its way that the order would have to wait for. A quarantine closes the one consumer that lost its lease; others of
+its name stay. So what a worker in quarantine gets is judged from the moment at which one of its name joins again; or,
+while none has left, a moment after its beginning.
 
 One SQL text for both engines. It reads the record of those subscriptions once more, and costs nothing where there are
 none.
@@ -50,6 +57,7 @@ TABLES: Final = {
     ),
     "parked": _schema("slot", "since_ns", "until_ns"),
     "losses": _schema("lost_ns", "ledger", "entry", "ack_lease_ns", texts=(*RUN, "consumer")),
+    "kept_out": _schema("since_ns", "until_ns", texts=(*RUN, "consumer", "why")),
 }
 """Small ones, made of events."""
 WANTED: Final = tuple(dict.fromkeys((*KINDS, *audit.BEGINNINGS, *audit.ABSENCES)))
@@ -77,7 +85,7 @@ def by_spark(
     if made is None:
         return None
     named: dict[str, Any] = {name: spark.createDataFrame(table) for name, table in made.items()}
-    named |= {"deliveries": deliveries, "metrics": metrics, **_numbers(span)}
+    named |= {"deliveries": deliveries, "events": events, "metrics": metrics, **_numbers(span)}
     return spark.sql(_text(), **named).select(*audit.VIOLATIONS)
 
 
@@ -89,7 +97,7 @@ def by_duckdb(connection: duckdb.DuckDBPyConnection, span: Span = EVERYTHING) ->
         return []
     for name, table in made.items():
         connection.register(f"policy_{name}", table)
-    names = {name: f"policy_{name}" for name in made} | {name: name for name in ("deliveries", "metrics")}
+    names = {name: f"policy_{name}" for name in made} | {name: name for name in ("deliveries", "events", "metrics")}
     found = connection.sql(_text().format(**names, **_numbers(span))).to_arrow_table().to_pylist()
     return [{name: row[name] for name in audit.VIOLATIONS} for row in found]
 
@@ -111,7 +119,7 @@ def _tables(events: list[dict[str, Any]]) -> dict[str, pa.Table] | None:
 
 
 def _rows_of(spans: PolicySpans) -> dict[str, list[dict[str, Any]]]:
-    return {"policies": spans.policies, "parked": spans.parked, "losses": spans.losses}
+    return {"policies": spans.policies, "parked": spans.parked, "losses": spans.losses, "kept_out": spans.kept_out}
 
 
 def _text() -> str:

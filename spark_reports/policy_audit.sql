@@ -129,6 +129,23 @@ lost_early AS (
            ) AS number
     FROM lost WHERE is_named AND coalesce(ended_ns, {never_ns}) >= lost_ns
 ),
+-- When one of its name came again, and when one left, since it is kept out.
+outsiders AS (
+    SELECT k.topic, k.subscription, k.life, k.consumer, k.why, k.since_ns, k.until_ns,
+           min(CASE WHEN kind = 'worker_joined' AND at_ns > since_ns THEN at_ns END) AS came_ns,
+           min(CASE WHEN kind = 'worker_left' THEN at_ns END) AS left_ns
+    FROM {kept_out} k
+    LEFT JOIN {events} e ON e.topic = k.topic AND e.subscription = k.subscription AND e.life = k.life
+         AND e.consumer = k.consumer AND e.kind IN ('worker_joined', 'worker_left') AND e.at_ns >= k.since_ns
+    GROUP BY k.topic, k.subscription, k.life, k.consumer, k.why, k.since_ns, k.until_ns
+),
+let_in AS (
+    SELECT s.*, o.why, s.sent_ns AS told_ns FROM sent s
+    JOIN outsiders o ON s.topic = o.topic AND s.subscription = o.subscription AND s.life = o.life
+         AND s.consumer = o.consumer AND s.sent_ns > o.since_ns AND s.sent_ns < o.until_ns
+    WHERE o.why = 'excluded' OR s.sent_ns >= coalesce(o.came_ns, {never_ns})
+          OR s.sent_ns > o.since_ns + {late_ns} AND s.sent_ns < coalesce(o.left_ns, {never_ns})
+),
 found AS (
     SELECT violation, gateway, life, topic, subscription, key_digest, slot, message, consumer, told_ns, ahead_ns,
            other, other_consumer, detail
@@ -143,6 +160,12 @@ found AS (
     SELECT 'not_parked', gateway, life, topic, subscription, key_digest, slot, message, consumer, told_ns, ahead_ns,
            CAST(NULL AS VARCHAR(10)), CAST(NULL AS VARCHAR(10)), 'sent while its key was parked'
     FROM kept_away
+    UNION ALL
+    SELECT why, gateway, life, topic, subscription, key_digest, slot, message, consumer, told_ns, ahead_ns,
+           CAST(NULL AS VARCHAR(10)), CAST(NULL AS VARCHAR(10)),
+           CASE WHEN why = 'excluded' THEN 'sent to a worker that an operator had excluded'
+                ELSE 'sent to a worker in quarantine' END
+    FROM let_in
     UNION ALL
     SELECT 'lease', gateway, life, topic, subscription, key_digest, slot, message, consumer, told_ns, ahead_ns,
            CAST(NULL AS VARCHAR(10)), CAST(NULL AS VARCHAR(10)),

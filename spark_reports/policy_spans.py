@@ -1,4 +1,4 @@
-"""What subscriptions asked of their keys, and when: read from the journal's events, for the audit of policies.
+"""What was asked of keys and workers, and when: read from the journal's events, for the audit of policies.
 
 Few rows, whatever was delivered: so they are put together here, alike for both engines. All times are of a run's own
 clock. A run without such events asked for nothing, as far as the journal tells; journals of schema version 2 and older
@@ -8,6 +8,7 @@ have none, so that nothing of them is judged by a policy.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,8 +26,18 @@ CHANGED: Final = "key_policy"
 PARKED: Final = "keys_parked"
 RELEASED: Final = ("redriven", "parked_dropped")
 LEASE_LOST: Final = "ack_lease_lost"
-KINDS: Final = (BEGAN, ENDED, CHANGED, PARKED, *RELEASED, LEASE_LOST)
+ORDER: Final = "operator_order"
+QUARANTINE_BEGAN: Final = "worker_quarantined"
+QUARANTINE_ENDED: Final = "quarantine_ended"
+KINDS: Final = (BEGAN, ENDED, CHANGED, PARKED, *RELEASED, LEASE_LOST, ORDER, QUARANTINE_BEGAN, QUARANTINE_ENDED)
 """All events that are read here."""
+EXCLUDED: Final = "excluded"
+QUARANTINED: Final = "quarantined"
+OFFENDERS_MAX: Final = 10_000
+"""Names whose lost leases a gateway remembers: beyond that it forgets some, and so their quarantines."""
+UNTOLD_END_NS: Final = 1_000 * MS
+"""A quarantine that ends while its worker is away is told by no event, and its length counts from the look that found
+the lost lease: so much before the event at most."""
 
 Row = dict[str, Any]
 RUN: Final = ("topic", "subscription", "life")
@@ -43,15 +54,17 @@ class PolicySpans:
     """`slot`, `since_ns`, `until_ns`."""
     losses: list[Row] = field(default_factory=list)
     """Ack leases that ended: `consumer`, `lost_ns`, `ledger` and `entry` of what it held longest, `ack_lease_ns`."""
+    kept_out: list[Row] = field(default_factory=list)
+    """Workers that get nothing: `consumer`, `since_ns`, `until_ns`, `why` (`EXCLUDED` or `QUARANTINED`)."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to judge."""
-        return bool(self.policies or self.parked or self.losses)
+        return bool(self.policies or self.parked or self.losses or self.kept_out)
 
     @property
     def runs(self) -> list[Row]:
         """`RUN` of all of them, once each."""
-        rows = [*self.policies, *self.parked, *self.losses]
+        rows = [*self.policies, *self.parked, *self.losses, *self.kept_out]
         return [
             dict(zip(RUN, run, strict=True)) for run in dict.fromkeys(tuple(row[name] for name in RUN) for row in rows)
         ]
@@ -61,9 +74,16 @@ def policy_spans(events: Iterable[Row]) -> PolicySpans:
     """Read events of `KINDS`, in any order; each has the columns of the journal's table."""
     spans = PolicySpans()
     readers: dict[tuple[str, ...], _Reader] = {}
+    offenders: defaultdict[str, set[tuple[str, ...]]] = defaultdict(set)
     for event in sorted(events, key=lambda row: (row["at_ns"], row["number"])):
         run = tuple(event[name] for name in RUN)
         readers.setdefault(run, _Reader(dict(zip(RUN, run, strict=True)), spans)).read(event)
+        if event["kind"] == LEASE_LOST:
+            offenders[event["life"]].add((*run, event["consumer"]))
+    # Else quarantines may have been forgotten, which is no fault.
+    spans.kept_out = [
+        row for row in spans.kept_out if row["why"] == EXCLUDED or len(offenders[row["life"]]) <= OFFENDERS_MAX
+    ]
     return spans
 
 
@@ -75,17 +95,17 @@ class _Reader:
         self._spans = spans
         self._policy: Row = {}
         self._parked: dict[int, Row] = {}
+        self._kept_out: dict[tuple[str, str], Row] = {}
+        """By why, and the worker's name."""
+        self._quarantines = False
+        """Whether the policy has them: one that is over ends them without an event."""
 
     def read(self, event: Row) -> None:
+        """The next of its run."""
         kind, at_ns = event["kind"], event["at_ns"]
         facts = json.loads(event["facts"])
         if kind in {BEGAN, ENDED, CHANGED}:
-            self._policy_ended(at_ns)
-        if kind in {BEGAN, ENDED}:
-            for slot in list(self._parked):
-                self._released(slot, at_ns)
-        if kind in {BEGAN, CHANGED}:
-            self._policy_began(at_ns, facts)
+            self._asked(kind, at_ns, facts)
         elif kind == PARKED:
             for slot in facts["slots"]:
                 self._parked[slot] = {**self._run, "slot": slot, "since_ns": at_ns, "until_ns": NEVER}
@@ -94,6 +114,54 @@ class _Reader:
             self._released(facts["slot"], at_ns)
         elif kind == LEASE_LOST:
             self._lost(event["consumer"], at_ns, facts)
+        else:
+            self._worker_told(kind, event["consumer"], at_ns, facts)
+
+    def _asked(self, kind: str, at_ns: int, facts: Row) -> None:
+        """The subscription begins or ends, or its policy is another one."""
+        self._policy_ended(at_ns)
+        if kind != CHANGED:
+            for slot in list(self._parked):
+                self._released(slot, at_ns)
+            self._let_all_in(EXCLUDED, at_ns)  # orders to a subscription that is not here are told when it begins
+        if kind == ENDED:
+            return
+        self._policy_began(at_ns, facts)
+        self._quarantines = bool(facts.get("quarantine_after"))
+        if not self._quarantines:
+            self._let_all_in(QUARANTINED, at_ns)
+        for name in facts.get("excluded", ()):
+            self._keep_out(EXCLUDED, name, at_ns)
+
+    def _worker_told(self, kind: str, consumer: str, at_ns: int, facts: Row) -> None:
+        """It gets nothing more, or may again; or the order was another one."""
+        order = facts.get("order")
+        if order == "exclude":
+            self._keep_out(EXCLUDED, consumer, at_ns)
+        elif order == "readmit":
+            self._let_in(EXCLUDED, consumer, at_ns)
+            self._let_in(QUARANTINED, consumer, at_ns)
+        elif kind == QUARANTINE_ENDED:
+            self._let_in(QUARANTINED, consumer, at_ns)
+        elif kind == QUARANTINE_BEGAN and self._quarantines:
+            self._let_in(QUARANTINED, consumer, at_ns)
+            self._keep_out(QUARANTINED, consumer, at_ns, at_ns + int(facts["lasts_s"] * 1_000 * MS) - UNTOLD_END_NS)
+
+    def _keep_out(self, why: str, consumer: str, at_ns: int, until_ns: int = NEVER) -> None:
+        if (why, consumer) not in self._kept_out:
+            row = {**self._run, "consumer": consumer, "why": why, "since_ns": at_ns, "until_ns": until_ns}
+            self._kept_out[why, consumer] = row
+            self._spans.kept_out.append(row)
+
+    def _let_in(self, why: str, consumer: str, at_ns: int) -> None:
+        row = self._kept_out.pop((why, consumer), None)
+        if row is not None:
+            row["until_ns"] = min(row["until_ns"], at_ns)
+
+    def _let_all_in(self, why: str, at_ns: int) -> None:
+        for cause, name in list(self._kept_out):
+            if cause == why:
+                self._let_in(why, name, at_ns)
 
     def _policy_began(self, at_ns: int, facts: Row) -> None:
         self._policy = {

@@ -266,6 +266,7 @@ PARTS: Final = (
             "tests/reports/test_drains.py",
             "tests/reports/test_gateway_runs.py",
             "tests/reports/test_key_skew.py",
+            "tests/reports/test_kept_out_audit.py",
             "tests/reports/test_latency.py",
             "tests/reports/test_leases.py",
             "tests/reports/test_live.py",

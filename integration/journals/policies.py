@@ -1,7 +1,8 @@
 """A second subscription of a made journal, which asks for key policies: kept rules, and planted breaches of each.
 
 Each story is of a key of its own, at a moment of its own. Those named after a violation have exactly one of it; `kept`
-has none: a window that is full and becomes free, a retry after its delay, a parked key, and a lease that ended in time.
+has none: a window that is full and becomes free, a retry after its delay, a parked key, a lease that ended in time, a
+quarantine that is over, and an excluded worker that is readmitted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ POLICY: Final = {
     "retry_delay_max_ms": 300,
     "ack_lease_ms": 1_000,
     "park_after": 2,
+    "quarantine_after": 1,
 }
+ENTRIES: Final = 6
+"""Of each story's key."""
+ORDERS: Final = ("exclude", "readmit")
 APART_NS: Final = 10_000 * MS
 """From one story to the next."""
 EXTENSIONS: Final = "keyline_subscription_ack_lease_extensions_total"
@@ -56,9 +61,21 @@ STORIES: Final[dict[str, tuple[Step | Event, ...]]] = {
         Step("acked", 202, 201, message=1),
         Step("sent", 202, 202, message=2),
         Event("ack_lease_lost", 1_202),
+        Event("worker_quarantined", 1_202),
+        Event("worker_left", 1_202),
         Step("returned", 1_202, 202, message=2),
         Step("sent", 1_202, 1_202, message=2, worker=1, attempt=2),
         Step("acked", 1_203, 1_202, message=2, worker=1, attempt=2),
+        Event("quarantine_ended", 1_300),
+        Event("worker_joined", 1_300),
+        Step("sent", 1_301, 1_301, message=3),
+        Step("acked", 1_302, 1_301, message=3),
+        Event("exclude", 1_400),
+        Step("sent", 1_401, 1_401, message=4, worker=1),
+        Step("acked", 1_402, 1_401, message=4, worker=1),
+        Event("readmit", 1_500),
+        Step("sent", 1_501, 1_501, message=5),
+        Step("acked", 1_502, 1_501, message=5),
     ),
     "window": (
         Step("sent", 0, 0),
@@ -88,6 +105,20 @@ STORIES: Final[dict[str, tuple[Step | Event, ...]]] = {
         Event("redriven", 200),
     ),
     "lease": (Step("sent", 0, 0), Step("acked", 8_000, 0)),
+    "excluded": (
+        Event("exclude", 0),
+        Step("sent", 1, 1),
+        Step("acked", 2, 1),
+        Event("readmit", 3),
+    ),
+    "quarantined": (
+        Event("worker_quarantined", 0),
+        Event("worker_left", 0),
+        Event("worker_joined", 1),
+        Step("sent", 2, 2),
+        Step("acked", 3, 2),
+        Event("quarantine_ended", 4),
+    ),
 }
 KINDS: Final = tuple(kind for kind in STORIES if kind != "kept")
 
@@ -99,7 +130,7 @@ def policy_rows(plan: Plan, known: Known) -> Rows:
         story = np.arange(plan.policy_faults, dtype=np.int64)
         key, begin_ns = _key(plan, number, story), _begin_ns(plan, number, story)
         steps = [step for step in STORIES[kind] if isinstance(step, Step)]
-        parts += [step.rows(key, np.full_like(key, step.worker), 3 * key, LEDGER, begin_ns) for step in steps]
+        parts += [step.rows(key, np.full_like(key, step.worker), ENTRIES * key, LEDGER, begin_ns) for step in steps]
         if kind in KINDS:
             known.violations[kind] = plan.policy_faults
         count(steps, plan.policy_faults, known)
@@ -114,7 +145,7 @@ def policy_events(plan: Plan) -> list[Told]:
             index = np.array([story], np.int64)
             key, begin_ns = int(_key(plan, number, index)[0]), int(_begin_ns(plan, number, index)[0])
             events = [event for event in STORIES[kind] if isinstance(event, Event)]
-            told += [(begin_ns + event.at_ms * MS, event.kind, *_facts(event.kind, key)) for event in events]
+            told += [(begin_ns + event.at_ms * MS, *_told(event.kind, key)) for event in events]
     return sorted(told, key=lambda one: one[0])
 
 
@@ -124,11 +155,17 @@ def looks_ns(plan: Plan) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.arange(0, end, 1_000 * MS, dtype=np.int64)
 
 
-def _facts(kind: str, key: int) -> tuple[str | None, dict[str, Any]]:
-    if kind == "ack_lease_lost":
-        return "w0", {"position": f"{LEDGER}:{3 * key + 2}", "messages": 1, "held_s": 1.0}
-    slot = Deliveries.slot_of(key)
-    return None, {"slots": [slot]} if kind == "keys_parked" else {"slot": slot}
+def _told(kind: str, key: int) -> tuple[str, str | None, dict[str, Any]]:
+    """The event's kind, worker and facts."""
+    slot, position = Deliveries.slot_of(key), f"{LEDGER}:{ENTRIES * key + 2}"
+    if kind in ORDERS:
+        return "operator_order", "w0", {"order": kind}
+    of_slot: dict[str, dict[str, Any]] = {"keys_parked": {"slots": [slot]}, "redriven": {"slot": slot}}
+    of_worker: dict[str, dict[str, Any]] = {
+        "ack_lease_lost": {"position": position, "messages": 1, "held_s": 1.0},
+        "worker_quarantined": {"lasts_s": 30.0},
+    }
+    return (kind, None, of_slot[kind]) if kind in of_slot else (kind, "w0", of_worker.get(kind, {}))
 
 
 def _key(plan: Plan, number: int, story: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:

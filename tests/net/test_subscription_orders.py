@@ -7,6 +7,7 @@ import pytest
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.explain import explain_slot
 from proxy.errors import ClientError
+from proxy.net.events import LISTED_MAX
 from proxy.net.subscription import order_book
 from proxy.net.subscription.order_book import LimitsWanted, OrderBook, Orders
 from tests.net.subscription_rig import SubscriptionRig
@@ -178,6 +179,14 @@ def test_an_excluded_workers_keys_go_to_others_for_as_long_as_it_is_excluded() -
     rig.link.deliver(*[(entry, single(f"n{entry}")) for entry in range(40, 60)])
     assert again.entries(), "what it granted while it was excluded counts"
     assert len(rig.subscriptions.orders) == 0
+
+
+def test_a_subscription_that_begins_tells_who_is_excluded() -> None:
+    """Some of very many: an event is bounded."""
+    assert Orders().told() == {}
+    assert Orders(excluded={"b", "a"}).told() == {"excluded": ["a", "b"]}
+    names = {f"w{number}" for number in range(LISTED_MAX + 1)}
+    assert len(Orders(excluded=names).told()["excluded"]) == LISTED_MAX
 
 
 def test_while_all_are_excluded_keys_wait_and_say_so() -> None:

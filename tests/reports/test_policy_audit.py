@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +16,9 @@ from pyspark.sql import SparkSession
 from integration.journals.make import make
 from integration.journals.plan import Plan
 from integration.journals.policies import KINDS
+from proxy.core.quarantine import OFFENDERS_MAX
 from spark_reports import duckdb_audit
+from spark_reports import policy_spans as policy_spans_module
 from spark_reports.policy_spans import policy_spans
 from spark_reports.run import opened, report
 from tests.reports.journal_made import MS, Life, PolicyCases
@@ -200,6 +203,79 @@ def test_a_lease_that_ends_early_or_counts_for_nothing_is_found(judged: PolicyCa
     early.happened(900, "ack_lease_lost", worker="w1", position="5:1", messages=1, held_s=0.89)
     early.returned(900, "w1", message(1), A)
     assert kinds(judged, early) == ["lease"]
+
+
+def test_what_an_excluded_worker_gets_is_found(judged: PolicyCases) -> None:
+    """From the order on until it is readmitted; also where the subscription begins anew meanwhile and tells of it."""
+    life = Life().happened(1, "subscription_began").happened(20, "operator_order", order="exclude", worker="w1")
+    life.happened(22, "operator_order", order="pause").did(20, "w1", message(1), A).did(25, "w2", message(2), A)
+    life.happened(30, "operator_order", order="readmit", worker="w1").did(31, "w1", message(3), A)
+    assert judged(life) == []
+    life.did(25, "w1", message(4), B)
+    (row,) = judged(life)
+    assert (row["violation"], row["message"], row["consumer"], row["at_ns"]) == ("excluded", "5:4:-1", "w1", 25 * MS)
+    assert row["detail"] == "sent to a worker that an operator had excluded"
+    anew = Life().happened(1, "subscription_began").happened(20, "operator_order", order="exclude", worker="w1")
+    anew.happened(30, "subscription_ended").happened(40, "subscription_began").did(41, "w1", message(1), A)
+    assert judged(anew) == []
+    anew.happened(50, "subscription_began", excluded=["w1", "w2"]).did(51, "w1", message(2), A)
+    anew.happened(60, "operator_order", order="readmit", worker="w1").did(61, "w1", message(3), A)
+    assert kinds(judged, anew) == ["excluded"]
+
+
+def test_what_a_worker_in_quarantine_gets_is_found(judged: PolicyCases) -> None:
+    """When it came again, or never left; not another one of its name, which stayed."""
+    life = asking(quarantine_after=1).did(10, "w1", message(1), A)
+    life.happened(20, "worker_quarantined", worker="w1", lasts_s=30.0).happened(20, "worker_left", worker="w1")
+    life.did(4_000, "w1", message(2), A).did(4_001, "w2", message(3), A)
+    assert judged(life) == []
+    life.happened(5_000, "worker_joined", worker="w1").did(5_001, "w1", message(4), A)
+    (row,) = judged(life)
+    assert (row["violation"], row["message"], row["at_ns"]) == ("quarantined", "5:4:-1", 5_001 * MS)
+    assert row["detail"] == "sent to a worker in quarantine"
+    stayed = asking(quarantine_after=1).happened(20, "worker_quarantined", worker="w1", lasts_s=30.0)
+    assert judged(stayed.did(2_000, "w1", message(1), A)) == []
+    assert kinds(judged, stayed.did(4_000, "w1", message(2), A)) == ["quarantined"]
+    left = stayed.happened(4_001, "worker_left", worker="w1").did(5_000, "w1", message(3), A)
+    assert kinds(judged, left) == ["quarantined"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts"),
+    [
+        ("quarantine_ended", {"worker": "w1"}),
+        ("operator_order", {"order": "readmit", "worker": "w1"}),
+        ("key_policy", {"ack_lease_ms": 1_000}),
+        ("subscription_began", {}),
+    ],
+)
+def test_a_quarantine_that_is_over_is_not_judged(judged: PolicyCases, kind: str, facts: dict[str, Any]) -> None:
+    """An event ends it, the operator, a policy without one, or its time; and a second one follows a first."""
+    life = asking(quarantine_after=1).happened(20, "worker_quarantined", worker="w1", lasts_s=30.0)
+    life.happened(21, "worker_left", worker="w1").happened(900, kind, **facts).happened(
+        900, "worker_joined", worker="w1"
+    )
+    assert judged(life.did(901, "w1", message(1), A)) == []
+    late = asking(quarantine_after=1).happened(20, "worker_quarantined", worker="w1", lasts_s=30.0)
+    late.happened(29_500, "worker_joined", worker="w1").did(29_501, "w1", message(1), A)
+    late.happened(30_000, "worker_quarantined", worker="w1", lasts_s=30.0)
+    assert judged(late.did(59_100, "w1", message(2), A)) == []
+    late.happened(40_000, "worker_joined", worker="w1").did(40_001, "w1", message(3), A)
+    assert kinds(judged, late) == ["quarantined"]
+
+
+def test_quarantines_of_a_flooded_gateway_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It remembers so many names that lost a lease, and forgets others; orders it does not forget."""
+    assert policy_spans_module.OFFENDERS_MAX == OFFENDERS_MAX
+    monkeypatch.setattr(policy_spans_module, "OFFENDERS_MAX", 1)
+    life = asking(quarantine_after=1, ack_lease_ms=1_000)
+    life.happened(20, "ack_lease_lost", worker="w1", position="5:1").happened(
+        20, "worker_quarantined", worker="w1", lasts_s=30.0
+    )
+    life.happened(21, "operator_order", order="exclude", worker="w3")
+    assert [row["why"] for row in policy_spans(life.events).kept_out] == ["quarantined", "excluded"]
+    life.happened(22, "ack_lease_lost", worker="w2", position="5:2")
+    assert [row["why"] for row in policy_spans(life.events).kept_out] == ["excluded"]
 
 
 def test_a_made_journal_has_what_was_planted_in_it(spark: SparkSession, tmp_path: Path) -> None:

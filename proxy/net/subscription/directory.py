@@ -119,7 +119,8 @@ class Subscriptions:
                 if self.ownership is not None:
                     self.ownership.began(OwnedSubscription(subscription))
                 state = subscription.state
-                state.happened("subscription_began", ordering_mode=state.policy.mode.value, **state.policy_facts())
+                facts = {**state.policy_facts(), **self.orders.of(key).told()}
+                state.happened("subscription_began", ordering_mode=state.policy.mode.value, **facts)
         except (ClientError, UpstreamUnavailable) as error:
             return _Refused(self._clock, link, command, error)
         return subscription.admission.add(link, command)

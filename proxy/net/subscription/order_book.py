@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.errors import ClientError
+from proxy.net.events import LISTED_MAX
 
 if TYPE_CHECKING:
     from proxy.net.subscription.settings import SubscriptionSettings
@@ -69,6 +70,10 @@ class Orders:
     def any(self) -> bool:
         """Whether there is one."""
         return self != Orders()
+
+    def told(self) -> dict[str, list[str]]:
+        """For the event of a subscription that begins: names of excluded workers, if there are any."""
+        return {"excluded": sorted(self.excluded)[:LISTED_MAX]} if self.excluded else {}
 
 
 class OrderBook:

@@ -69,7 +69,7 @@ class Lifecycle(Protocol):
 Answer: TypeAlias = Callable[[Exception | None], None]
 BehindLot: TypeAlias = Callable[[Answer, bool], Answer]
 
-TOLD: Final = ("key_window", "retry_delay_ms", "ack_lease_ms", "dead_letter_after", "park_after")
+TOLD: Final = ("key_window", "retry_delay_ms", "ack_lease_ms", "quarantine_after", "dead_letter_after", "park_after")
 """Settings of a key policy that events tell of: those by which a journal is judged."""
 TOLD_OF_DELAYS: Final = ("retry_multiplier", "retry_delay_max_ms")
 """If there is a delay."""
