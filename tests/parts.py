@@ -131,10 +131,11 @@ PARTS: Final = (
     ),
     Part(
         "owners",
-        "replicas in owner mode: restarts, freezes, cuts, full memory, orders, drains, partitions, scaling",
-        27,
+        "replicas in owner mode: restarts, kills, freezes, cuts, full memory, orders, drains, partitions, scaling",
+        29,
         (
             "tests/integration/test_owners.py",
+            "tests/integration/test_owners_killed.py",
             "tests/integration/test_owners_wide.py",
             "tests/integration/test_host_processes.py",
             "tests/integration/test_console_owners.py",

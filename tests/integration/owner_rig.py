@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 from integration.certificates import Authority
 from integration.gateway import KeylineGateway, service_url_of
@@ -14,6 +17,7 @@ from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
+from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
 
@@ -24,6 +28,16 @@ KEYS: Final = 300
 RATE_PER_S: Final = 2_000.0
 TAKING: Final = {"receiver_queue_size": 20, "ack_delay_ms": 2}
 """How a worker takes messages."""
+
+
+class Role(Enum):
+    """What a replica is: whether it owns the subscription, and whether it leads."""
+
+    OWNER = (True, False)
+    LEADER = (False, True)
+    SIDE = (False, False)
+    """It has workers of the subscription, as the others have."""
+    OWNER_THAT_LEADS = (True, True)
 
 
 class Owned:
@@ -65,6 +79,54 @@ class Owned:
 
         eventually(serves, "one replica that serves all workers")
         return found[0]
+
+    def leader(self) -> KeylineGateway:
+        """The replica that leads, as soon as one says so of itself."""
+        found: list[KeylineGateway] = []
+
+        def leads() -> bool:
+            told = [(each, each.deployment()) for each in self.gateways if each.running]
+            found[:] = [each for each, one in told if one["leader"] == one["replica"]]
+            return len(found) == 1
+
+        eventually(leads, "one replica that leads")
+        return found[0]
+
+    def replica(self, role: Role) -> KeylineGateway:
+        """The first one of this role; where none is, the subscription is moved."""
+        owner, leader = self.owner(), self.leader()
+        both = role is Role.OWNER_THAT_LEADS
+        if (owner is leader) != both:
+            owner = next(each for each in self.gateways if (each is leader) == both)
+            self._move(owner)
+        return next(each for each in self.gateways if (each is owner, each is leader) == role.value)
+
+    def _move(self, target: KeylineGateway) -> None:
+        """Let a replica own the subscription; the order is taken back, and keeps it nowhere."""
+        asked = AdminClient(target.admin_url)
+        path = f"/subscriptions/{self.run.topic.removeprefix('persistent://')}/{SUBSCRIPTION}/owner"
+        asked.ask("PUT", path, json={"replica": f"replica-{self.gateways.index(target)}"})
+        eventually(lambda: self._serving() is target, "the replica that is named to serve all workers")
+        asked.ask("PUT", path, json={"replica": None})
+        everywhere = [AdminClient(gateway.admin_url) for gateway in self.gateways]
+        eventually(lambda: not any(each.ask("GET", "/orders") for each in everywhere), "no orders")
+
+    def workers_at(self, gateway: KeylineGateway) -> frozenset[str]:
+        """Those whose clients consume over a connection to this replica, whichever serves them."""
+        told = self.owner().served(self.run.topic, SUBSCRIPTION)
+        assert told is not None
+        every = psutil.Process(gateway.pid).net_connections("tcp")
+        peers = [each.raddr for each in every if each.status == psutil.CONN_ESTABLISHED]
+        clients = {f"{peer.ip}:{peer.port}" for peer in peers}
+        return frozenset(name for name, address in told["addresses"] if address in clients)
+
+    def lead_a_worker_to(self, gateway: KeylineGateway) -> None:
+        """Where none is there, because they had to connect again, one is started anew until it is."""
+        for first in range(REPLICAS):
+            if self.workers_at(gateway):
+                return
+            self.run.stop_worker(WORKERS[0])
+            self.run.start_worker(WORKERS[0], service_url=service_url_of(self.gateways, first), **TAKING).wait_joined()
 
     def _serving(self) -> KeylineGateway | None:
         serving = [gateway for gateway in self.gateways if self.workers(gateway)]
