@@ -211,7 +211,7 @@ def test_a_key_waits_for_a_dead_letter_topic_that_is_closed(place: Place, cause:
         else:
             told.order("DELETE", f"namespaces/{told.namespace}/backlogQuota", backlogQuotaType="destination_storage")
         told.work(told.has("2"), "the key goes on")
-        assert told.seen == ["poisoned-0", "1", *sorted(told.seen[2:4]), "2"]
+        assert [each for each in told.seen if each != "x"] == ["poisoned-0", "1", "poisoned-1", "2"]
         assert told.letters() == [*before, b"poisoned-1"]
         told.work(lambda: told.waits() == 0, "nothing waits")
 
@@ -234,6 +234,8 @@ def test_a_parked_key_waits_for_a_parking_topic_that_is_closed(place: Place, cau
         told.work(lambda: told.parked_count() == 0, "nothing is parked")
         if cause == "terminated":
             told.order("DELETE", told.other.replace("://", "/"), force="true")
+        elif cause == "full":  # else the next messages fill it again, and it is closed before their receipts
+            told.order("DELETE", f"namespaces/{told.namespace}/backlogQuota", backlogQuotaType="destination_storage")
         told.refuses = True
         told.send("k", "poisoned-3", "4")
         told.work(lambda: told.parked_count() == 2, "the topic takes messages again")
