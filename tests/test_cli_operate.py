@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -437,7 +439,7 @@ def test_rows_in_a_file_are_lines_however_long_names_are() -> None:
 
 
 def test_watching_shows_it_again_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C is how it ends, and no error."""
+    """Ctrl-C is how it ends, and no error. Only this module's `sleep` is another: threads of other tests sleep, too."""
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -445,7 +447,7 @@ def test_watching_shows_it_again_until_it_is_interrupted(monkeypatch: pytest.Mon
         if len(slept) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("proxy.cli.asking.time.sleep", sleep)
+    monkeypatch.setattr("proxy.cli.asking.time", SimpleNamespace(sleep=sleep, strftime=time.strftime))
     rig = stopped_rig()
     assert printed(rig, "stats", "--watch", "7").count("1 Key_Shared subscription") == 2
     assert slept == [7, 7]

@@ -216,7 +216,7 @@ def test_streams_are_seen_to_move_when_a_replica_joins_and_leaves(
     expect(view.sessions()).to_have_count(2)
     expect(view.figure("Streams here")).to_have_text(f"{STREAMS // 2} of {STREAMS}")
     expect(view.figure("Workers here").locator("small")).to_have_text("2 workers in all")
-    expect(view.feed).to_contain_text(re.compile(r"streams? .* released (at once|after)"))
+    expect(view.feed).to_contain_text(re.compile(r"streams?\s.*\sreleased\s(at once|after)"))
     assert view.colour("left-") == colour != view.colour("right-")
     late.consumers["w"].close()
     expect(view.on_strip("left-")).to_have_count(STREAMS)
