@@ -26,7 +26,7 @@ from proxy.core.diversion import arrived
 from proxy.core.positions import unpack
 from proxy.net.broker.producer import GatewayProducer, State
 from proxy.net.events import LISTED_MAX
-from proxy.net.subscription.own_topic_advice import DEAD_LETTERS, UNKNOWN
+from proxy.net.subscription.own_topic_advice import DEAD_LETTERS, advice_on
 from proxy.net.subscription.own_topics import dead_letter_topic
 from proxy.net.subscription.refused import Refused
 from proxy.wire import pulsar_pb2 as pb
@@ -105,7 +105,7 @@ class DeadLetters:
 
     @property
     def _advice(self) -> Advice:
-        return UNKNOWN if self._error_code is None else self._advices.get(self._error_code, UNKNOWN)
+        return advice_on(self._error_code, self._advices)
 
     def close(self) -> None:
         """The subscription has ended: what has no receipt is the broker's to deliver again."""

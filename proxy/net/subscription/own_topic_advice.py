@@ -6,9 +6,12 @@ parking topic that is deleted takes along what is parked in it.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Advice(NamedTuple):
@@ -91,5 +94,12 @@ OPENING: Final[dict[int, Advice]] = PARKING | {
     ),
 }
 """Of a parking topic that is not open yet, so nothing can be redriven or dropped."""
+
+
+def advice_on(error_code: int | None, advices: Mapping[int, Advice]) -> Advice:
+    """What helps against this error; None if the broker gave none."""
+    return UNKNOWN if error_code is None else advices.get(error_code, UNKNOWN)
+
+
 for _each in (DEAD_LETTERS, PARKING, OPENING):
     _each[pb.ProducerBlockedQuotaExceededException] = _each[pb.ProducerBlockedQuotaExceededError]

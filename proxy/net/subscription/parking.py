@@ -27,7 +27,7 @@ from proxy.errors import Conflict
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription import own_topic_advice
 from proxy.net.subscription.dead_letters import DeadLetters
-from proxy.net.subscription.own_topic_advice import OPENING, PARKING, UNKNOWN
+from proxy.net.subscription.own_topic_advice import OPENING, PARKING, advice_on
 from proxy.net.subscription.own_topics import parking_topic
 from proxy.net.subscription.parked_log import RETRY_S, ParkedLog
 from proxy.net.subscription.redrive import Redrive, part_of
@@ -163,7 +163,7 @@ class ParkingLot(DeadLetters):
         if trouble == FULL:
             return own_topic_advice.FULL
         if trouble and trouble == self._log_trouble:
-            return UNKNOWN if self.log.error_code is None else PARKING.get(self.log.error_code, UNKNOWN)
+            return advice_on(self.log.error_code, PARKING)
         return super()._advice
 
     # ---- opening
@@ -211,8 +211,7 @@ class ParkingLot(DeadLetters):
 
     def _failed_to_open(self, reason: str, error_code: int | None) -> None:
         if not self.is_open:
-            advice = UNKNOWN if error_code is None else OPENING.get(error_code, UNKNOWN)
-            help_ = " ".join(filter(None, advice.of(self.topic, "")))
+            help_ = " ".join(filter(None, advice_on(error_code, OPENING).of(self.topic, "")))
             log.error("parking topic not opened", topic=self.topic, reason=reason, advice=help_)
             self._on_failure(f"the parking topic {self.topic} cannot be used: {reason}. {help_}")
 
