@@ -39,8 +39,8 @@ class Tables:
     metrics_and_before: DataFrame
     """Those of the period before too (`service.with_before`)."""
     span: Span
-    window_s: int
-    """How long a step of a plot over time is."""
+    window_s: Callable[[], int]
+    """How long a step of a plot over time is; returns once the gateways' runs are known."""
     is_small: bool = False
     """Whether what several jobs make of the rows has room in memory."""
 
@@ -123,7 +123,10 @@ SECTIONS: Final = (
             ),
             Job("slowest", "The slowest deliveries", lambda of: latency.slowest(of.deliveries)),
             Job(
-                "latency_over_time", "Over time", lambda of: latency.over_time(of.deliveries, of.window_s), listed=False
+                "latency_over_time",
+                "Over time",
+                lambda of: latency.over_time(of.deliveries, of.window_s()),
+                listed=False,
             ),
         ),
         ("latency_over_time",),
@@ -154,7 +157,7 @@ SECTIONS: Final = (
                 lambda of: capacity.forecast(of.deliveries, metrics=of.metrics, workers=of.workers),
             ),
             Job("capacity", "Workers", lambda of: of.workers),
-            Job("rates", "Over time", lambda of: capacity.rates(of.deliveries, of.window_s, of.held), listed=False),
+            Job("rates", "Over time", lambda of: capacity.rates(of.deliveries, of.window_s(), of.held), listed=False),
         ),
         ("rates",),
     ),

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from proxy.journal.schema import DELIVERIES, METRICS, TABLES
 from spark_reports import gateway_runs, policy_audit, service
 from spark_reports.columns import RUN
 from spark_reports.coverage import counted, coverage, written
-from spark_reports.jobs import Job, Tables, all_jobs
+from spark_reports.jobs import Tables, all_jobs
 from spark_reports.ordering_audit import judge, parties, totals, violations
 from spark_reports.output import replacing
 from spark_reports.page import page
@@ -77,7 +77,7 @@ SEARCHED_FIRST: Final = (
 HEAP_BYTES: Final = (1 << 30, 8 << 30)
 """Least and most of this process's heap, else a quarter of the machine's memory: Spark's 1 GiB is collected often."""
 AT_ONCE: Final = 2
-"""Jobs that run beside each other: while one is prepared, on one core, another computes."""
+"""The audit and jobs that run beside each other: while one is prepared, on one core, another computes."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """In the environment of a program that `spark-submit` runs."""
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -168,43 +168,52 @@ def opened(root: str, span: Span = EVERYTHING) -> Journal:
 
 def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Span, watcher: Watcher) -> Report:
     """The same for a journal that is open already."""
-    jobs = [] if out is None else all_jobs()
-    steps = ["gateways", "audit", *(job.name for job in jobs)]
-    watcher.began(steps[0], 1, len(steps))
     rows = {name: span.cut(journal.read(spark, name)) for name in TABLES}
-    counts = counted(rows["metrics"], rows["events"]).cache()
-    present = gateway_runs.presence(rows[DELIVERIES.name], counts).cache()
-    others = [rows[name] for name in journal.files if name != DELIVERIES.name]
-    told = gateway_runs.runs(present, others, journal.killed).toArrow()
-    runs = told.to_pylist()
-    covered = _coverage(journal, span, runs, counts, present)
-    watcher.began(steps[1], 2, len(steps))
-    result, found = _audit(spark, journal, span, rows, runs, present, covered)
-    if out is not None:
-        earlier = service.with_before(span).cut(journal.read(spark, METRICS.name))
-        steps_s, small = _window_s(runs), journal.is_small
-        tables = Tables(**rows, metrics_and_before=earlier, span=span, window_s=steps_s, is_small=small)
-        results = {"violations": found, "runs": told} | _run(spark, jobs, tables, watcher)
-        with replacing(out) as part:
-            write(part, result, results)
-    return result
-
-
-def _run(spark: SparkSession, jobs: list[Job], tables: Tables, watcher: Watcher) -> dict[str, pa.Table]:
-    """What all jobs find, some at a time."""
-    results = {}
+    jobs = [] if out is None else all_jobs()
+    runs: Future[pa.Table] = Future()
+    tables = Tables(
+        **rows,
+        metrics_and_before=service.with_before(span).cut(journal.read(spark, METRICS.name)),
+        span=span,
+        window_s=lambda: _window_s(runs.result().to_pylist()),
+        is_small=journal.is_small,
+    )
     pool = ThreadPoolExecutor(AT_ONCE, "job")
+    watcher.began("audit", 1, len(jobs) + 1)
     try:
+        judged = pool.submit(_judged, spark, journal, span, rows, runs)
         found = pool.map(lambda job: job.build(tables).toArrow(), jobs)
-        for number, job in enumerate(jobs, 3):
-            watcher.began(job.name, number, len(jobs) + 2)
+        result, violations_found = judged.result()
+        results = {"violations": violations_found, "runs": runs.result()}
+        for number, job in enumerate(jobs, 2):
+            watcher.began(job.name, number, len(jobs) + 1)
             results[job.name] = next(found)
     except BaseException:
         spark.sparkContext.cancelAllJobs()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-    return results
+    if out is not None:
+        with replacing(out) as part:
+            write(part, result, results)
+    return result
+
+
+def _judged(
+    spark: SparkSession, journal: Journal, span: Span, rows: dict[str, DataFrame], told: Future[pa.Table]
+) -> tuple[Report, pa.Table]:
+    """The verdict and all violations; what is known of gateways' runs is `told` before, as some jobs wait for it."""
+    try:
+        counts = counted(rows["metrics"], rows["events"]).cache()
+        present = gateway_runs.presence(rows[DELIVERIES.name], counts).cache()
+        others = [rows[name] for name in journal.files if name != DELIVERIES.name]
+        told.set_result(gateway_runs.runs(present, others, journal.killed).toArrow())
+    except BaseException as error:
+        told.set_exception(error)
+        raise
+    runs = told.result().to_pylist()
+    covered = _coverage(journal, span, runs, counts, present)
+    return _audit(spark, journal, span, rows, runs, present, covered)
 
 
 def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None:
