@@ -128,6 +128,35 @@ def send_receipts(first: int, count: int) -> bytes:
     return b"".join(pieces)
 
 
+def send_receipt(producer_id: int, sequence_id: int) -> bytes:
+    """SEND_RECEIPT for one message."""
+    body = pb.CommandSendReceipt(producer_id=producer_id, sequence_id=sequence_id)
+    body.message_id.ledgerId, body.message_id.entryId = LEDGER, sequence_id
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEND_RECEIPT, send_receipt=body))
+
+
+def producer_success(request_id: int) -> bytes:
+    """PRODUCER_SUCCESS, with a name that the broker chose."""
+    body = pb.CommandProducerSuccess(request_id=request_id, producer_name=f"standalone-0-{request_id}")
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.PRODUCER_SUCCESS, producer_success=body))
+
+
+def end_transaction(number: int) -> bytes:
+    """END_TXN that commits; its request id is the transaction's number."""
+    body = pb.CommandEndTxn(request_id=number, txnid_least_bits=number, txnid_most_bits=0, txn_action=pb.COMMIT)
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.END_TXN, endTxn=body))
+
+
+def end_transaction_response(command: pb.CommandEndTxn) -> bytes:
+    """The coordinator's answer that it has."""
+    body = pb.CommandEndTxnResponse(
+        request_id=command.request_id,
+        txnid_least_bits=command.txnid_least_bits,
+        txnid_most_bits=command.txnid_most_bits,
+    )
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.END_TXN_RESPONSE, endTxnResponse=body))
+
+
 def single_tail(key: str, payload: bytes, sequence_id: int = 0) -> bytes:
     """What follows the command of an unbatched message."""
     return build_tail(_metadata(key, sequence_id), payload)
@@ -136,6 +165,12 @@ def single_tail(key: str, payload: bytes, sequence_id: int = 0) -> bytes:
 def single_tails(count: int) -> list[bytes]:
     """Unbatched messages like those of the backlog, keys in turn."""
     return [single_tail(f"key-{number % KEY_COUNT}", bytes(PAYLOAD_BYTES), number) for number in range(count)]
+
+
+def hot_tails(count: int) -> list[bytes]:
+    """As `single_tails`, but every second message has the same key."""
+    keys = ["hot" if number % 2 else f"key-{number % KEY_COUNT}" for number in range(count)]
+    return [single_tail(key, bytes(PAYLOAD_BYTES), number) for number, key in enumerate(keys)]
 
 
 def batch_tails(count: int, size: int) -> list[bytes]:

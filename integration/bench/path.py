@@ -34,10 +34,10 @@ from proxy.wire.frames import FrameSplitter, frame_type, parse_command, payload_
 from proxy.wire.metadata import peek
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from proxy.net.events import EventRecorder, Tracers
-    from proxy.net.ports import Receiver
+    from proxy.net.ports import Receiver, Timer
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class StillClock:
         """As the port says."""
         return time.time()
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> StillClock:
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Never made: no timer falls due within a measurement."""
         _ = delay_s, callback
         return self
@@ -188,13 +188,14 @@ class GatewayPath:
         clock: StillClock | None = None,
         subscriptions: SubscriptionSettings | None = None,
         tracers: Tracers | None = None,
+        broker: ScriptedBroker | None = None,
     ) -> None:
         """Connect and subscribe the workers, each on a connection of its own.
 
-        `event_recorder` keeps the journal, `tracers` follow messages.
+        `event_recorder` keeps the journal, `tracers` follow messages; `broker` shares the clock.
         """
         clock = self._clock = clock or StillClock()
-        self.broker = ScriptedBroker(clock)
+        self.broker = broker or ScriptedBroker(clock)
         self.openings = Openings(clock, StillBackground(clock))
         directory = Subscriptions(
             Brokers(self.broker, clock, BrokerSettings((BROKER,), "bench")),
@@ -243,10 +244,15 @@ class GatewayPath:
                 fed += room
             progress = self._acknowledge()
             delivered += progress
-            assert room or progress, f"stuck after {delivered} of {total} messages"
+            if not (room or progress):
+                self._wait()
         assert fed == len(tails), f"{delivered} messages left of {fed} entries that hold fewer"
         assert delivered == total, f"{delivered} messages left of entries that hold {total}"
         return delivered
+
+    def _wait(self) -> None:
+        """Nothing can happen now, and here nothing else will."""
+        raise AssertionError(f"stuck: the broker has {self.broker.permits} permits, and workers have acknowledged all")
 
     def _room(self, counts: list[int]) -> int:
         """How many of the next entries, of so many messages each, the permits cover whole."""
@@ -269,15 +275,20 @@ class GatewayPath:
             if not frames:
                 continue
             messages = sum(_messages_in(frame[payload_start(frame) :]) for frame in frames)
-            total += messages
             self._granted[number] += messages
-            data = frames_made.ack(1, [parse_command(frame).message.message_id for frame in frames])
+            data, done = self._answer(number, [parse_command(frame).message.message_id for frame in frames], messages)
+            total += done
             if self._granted[number] >= WORKER_PERMITS // 2:
                 data += frames_made.flow(1, self._granted[number])
                 self._granted[number] = 0
             said.append((worker, data))
         self._tell(said)
         return total
+
+    def _answer(self, worker: int, places: Sequence[pb.MessageIdData], messages: int) -> tuple[bytes, int]:
+        """What a worker says to that many messages, in entries or slices at these places, and how many are done."""
+        del worker
+        return frames_made.ack(1, places), messages
 
     def _tell(self, said: list[tuple[Wire, bytes]]) -> None:
         """Let the gateway hear this, each piece in a turn of its own, and what the broker answers to it."""
