@@ -22,6 +22,7 @@ ELSEWHERE: Final = {
     r"make test\b": ".ci/run",
     r"make (demo|report)\b": "tests/integration/test_demo.py",
     r"make (lint|types|fmt|parts)\b": "Makefile",
+    r"make bench\b": "tests/integration/test_bench.py",
     r"make pulsar(-stop)?\b": "tests/integration/test_launcher.py",
     r"head -c 32 |export KEYLINE_GROUPS_ENABLED=|.*KEYLINE_REPLICA_LISTEN=": "tests/integration/test_owners.py",
     r"keyline serve --processes\b": "tests/integration/test_host_processes.py",

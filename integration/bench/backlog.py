@@ -7,13 +7,14 @@ them when it sends faster than its batches fill: pulsar-perf's own producer mixe
 
 from __future__ import annotations
 
+import random
 import time
-from itertools import cycle, islice
+from itertools import cycle, islice, repeat
 from typing import TYPE_CHECKING, Final
 
 import pulsar
 
-from integration.bench.frames_made import KEY_COUNT, PAYLOAD_BYTES
+from integration.bench.frames_made import KEY_COUNT, PAYLOAD_BYTES, SEED
 from integration.bench.machine import note
 from integration.bench.stage import Stage, admin_path
 from integration.errors import IntegrationError
@@ -22,21 +23,39 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 MESSAGES_PER_BATCH: Final = 50
+PAYLOADS: Final = 1_000
+"""Different ones, in turn."""
 PENDING_MAX: Final = 5_000
 PENDING_BYTES_MAX: Final = 32 << 20
 """Of messages sent and not yet confirmed, as far as this is fewer messages than `PENDING_MAX`."""
 
 
-def fill(stage: Stage, topic: str, count: int, payload_bytes: int = PAYLOAD_BYTES, *, key_batched: bool) -> None:
-    """Write `count` messages of so many bytes directly to the broker, keys in turn."""
+def fill(
+    stage: Stage,
+    topic: str,
+    count: int,
+    payload_bytes: int = PAYLOAD_BYTES,
+    *,
+    key_batched: bool,
+    compression: pulsar.CompressionType = pulsar.CompressionType.NONE,
+) -> None:
+    """Write `count` messages of so many bytes directly to the broker, keys in turn; zeros, if not compressed."""
     key_count = KEY_COUNT if count >= KEY_COUNT * MESSAGES_PER_BATCH else max(1, count // MESSAGES_PER_BATCH)
-    payload = bytes(payload_bytes)
-    write(
-        stage,
-        topic,
-        ((key, payload) for key in keys_in_turn(count, key_count)),
-        _batching(key_count) if key_batched else _no_batching(payload_bytes),
-    )
+    plain = compression == pulsar.CompressionType.NONE
+    contents = repeat(bytes(payload_bytes), count) if plain else payloads(count)
+    settings = _batching(key_count) if key_batched else no_batching(payload_bytes)
+    messages = zip(keys_in_turn(count, key_count), contents, strict=True)
+    write(stage, topic, messages, {**settings, "compression_type": compression})
+
+
+def payloads(count: int) -> Iterator[bytes]:
+    """Yield the payload of each of `count` messages, the same in every run: hexadecimal digits.
+
+    They compress to about half as text does: compressed zeros would show nothing.
+    """
+    chance = random.Random(SEED)  # noqa: S311 - repeatable filling, no secret
+    texts = [chance.randbytes(PAYLOAD_BYTES // 2).hex().encode() for _ in range(PAYLOADS)]
+    return islice(cycle(texts), count)
 
 
 def write(stage: Stage, topic: str, messages: Iterable[tuple[str, bytes]], settings: Mapping[str, object]) -> None:
@@ -90,7 +109,8 @@ def subscribe_all(stage: Stage, topic: str, names: Iterable[str]) -> None:
         stage.admin("PUT", f"{admin_path(topic)}/subscription/{name}", '"earliest"')
 
 
-def _no_batching(payload_bytes: int) -> dict[str, object]:
+def no_batching(payload_bytes: int = PAYLOAD_BYTES) -> dict[str, object]:
+    """Settings of a producer of single messages; what is not confirmed is bounded by its bytes, too."""
     pending = min(PENDING_MAX, PENDING_BYTES_MAX // payload_bytes)
     return {"batching_enabled": False, "block_if_queue_full": True, "max_pending_messages": pending}
 

@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ import structlog
 from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
 from integration.bench import (
     bystander,
-    drain,
+    drains,
     groups,
     hand_over,
     instructions,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
-    "drain": drain.measure,
+    **drains.SECTIONS,
     mixed.SECTION: mixed.measure,
     mixed.LATENCY: mixed.measure_latency,
     "latency": latency.measure,
@@ -107,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", type=sections, default=SECTIONS, metavar="A,B", help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, measures nothing")
-    parser.add_argument("--repetitions", type=int, metavar="N", help="pairs of direct and gateway that count")
+    parser.add_argument("--repetitions", type=int, metavar="N", help="rounds of all sides that count")
     parser.add_argument(
         "--quiet-wait", type=float, default=0.0, metavar="S",
         help="wait up to so many seconds before each repetition for others to leave the machine alone",
@@ -133,7 +134,9 @@ def sections(text: str) -> tuple[str, ...]:
 
 def _sizes(options: argparse.Namespace) -> Sizes:
     sizes = QUICK if options.quick else Sizes()
-    return replace(sizes, repetitions=max(1, options.repetitions)) if options.repetitions else sizes
+    if options.repetitions:
+        sizes = replace(sizes, repetitions=max(1, options.repetitions))
+    return sizes
 
 
 def _measure(options: argparse.Namespace) -> int:
@@ -146,7 +149,9 @@ def _measure(options: argparse.Namespace) -> int:
             stage = ends.enter_context(open_stage(sizes, options.quiet_wait, options.version))
             for name in served:
                 note(f"{name}:")
+                began = time.monotonic()
                 rows += SERVED[name](stage)
+                note(f"  {name} took {(time.monotonic() - began) / 60:.1f} minutes")
         if INSIDE in options.only:
             note("inside:")
             rows += micro.measure(sizes)

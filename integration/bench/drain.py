@@ -1,7 +1,7 @@
-"""Measures how fast 4 workers drain a backlog, direct and through the gateway, and the CPU of each process.
+"""Drains a backlog once: how fast workers do it on a side, and the CPU of each process meanwhile.
 
-The workers are one `pulsar-perf consume` with 4 Key_Shared consumers: an independent, official client. One virtual
-machine and not four, since on a small machine four would spend the drain on compiling the same code four times.
+The workers are one `pulsar-perf consume` with so many Key_Shared consumers: an independent, official client. One
+virtual machine for all, since on a small machine several would spend the drain on compiling the same code.
 A drain lasts from the first delivery to a backlog of zero in the broker's statistics, so acknowledgements are in it
 and the worker's start is not. Asking for statistics costs the broker 10 ms, so it is asked ever more often only as
 the end comes near.
@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from integration.bench.backlog import MESSAGES_PER_BATCH, fill, subscribe_all
-from integration.bench.frames_made import PAYLOAD_BYTES
-from integration.bench.machine import Meter, Usage, note, peak_mib, reset_peak
+from integration.bench.backlog import subscribe_all
+from integration.bench.machine import Meter, Usage, peak_mib, reset_peak
 from integration.bench.passage import Passage, PassageMeter
-from integration.bench.report import Row, Spread
-from integration.bench.stage import SIDES, Side, Stage, admin_path
+from integration.bench.stage import Side, Stage, admin_path
 from integration.errors import IntegrationError
 from integration.processes import OwnedProcess
 from integration.tools import pulsar_perf
@@ -33,26 +31,15 @@ POLL_S_MAX: Final = 1.0
 POLL_FRACTION: Final = 0.4
 """Of the time that seems to be left."""
 
-PROCESSES: Final = ("broker", "workers", "gateway")
+TAKE_PART: Final[dict[Side, tuple[str, ...]]] = {
+    "direct": ("broker", "workers"),
+    "proxy": ("broker", "proxy", "workers"),
+    "gateway": ("broker", "gateway", "workers"),
+}
+"""Processes that a drain needs, by its side."""
 
 StartWorkers: TypeAlias = Callable[[str, str, Path], OwnedProcess]
 """Starts workers for a service URL and a subscription, with a file for their log. They are killed in the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What a backlog holds, and what is to be reached."""
-
-    name: str
-    ratio_target: float
-    cpu_target_us: float | None = None
-    payload_bytes: int = PAYLOAD_BYTES
-    key_batched: bool = False
-
-
-UNBATCHED: Final = Kind("unbatched", 0.9, 20.0)
-KEY_BATCHED: Final = Kind("key-batched", 1.0, key_batched=True)
-LARGE: Final = Kind("large", 0.95, 120.0, payload_bytes=200_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +55,19 @@ class Drain:
     """What went through the gateway; None if the drain was direct."""
 
     def cpu_us(self, *names: str) -> float:
-        """CPU microseconds of these processes for each message."""
-        return sum(self.usage.cpu_s[name] for name in names) / self.messages * 1e6
+        """CPU microseconds of these processes for each message; of all that take part, if none is named."""
+        return sum(self.usage.cpu_s[name] for name in names or TAKE_PART[self.side]) / self.messages * 1e6
 
 
-def measure(stage: Stage) -> list[Row]:
-    """Each kind of backlog."""
-    sizes = stage.sizes
-    return [
-        *_measure_kind(stage, UNBATCHED, sizes.unbatched_messages),
-        *_measure_kind(stage, KEY_BATCHED, sizes.batched_messages),
-        *_measure_kind(stage, LARGE, sizes.large_messages),
-    ]
+def perf_workers(topic: str, count: int = WORKERS, subscriptions: int = 1, options: Sequence[str] = ()) -> StartWorkers:
+    """So many Key_Shared consumers of each subscription in one `pulsar-perf`, with further options of it.
 
-
-def _measure_kind(stage: Stage, kind: Kind, count: int) -> list[Row]:
-    topic = f"persistent://public/default/drain-{kind.name}"
-    fill(stage, topic, count, kind.payload_bytes, key_batched=kind.key_batched)
-    sizes = stage.sizes
-    drains: list[Drain] = []
-    for number in range(sizes.warm_ups + sizes.repetitions):
-        counts = number >= sizes.warm_ups
-        for side in SIDES:
-            done = drain_once(stage, topic, f"{side}-{number}", side, count)
-            note(f"  {kind.name} {side} {number}{'' if counts else ' (warm-up)'}: {described(done)}")
-            if counts:
-                drains.append(done)
-    return _rows(kind, drains)
-
-
-def perf_workers(topic: str, count: int = WORKERS) -> StartWorkers:
-    """So many Key_Shared consumers of a topic in one `pulsar-perf`."""
+    Of several subscriptions each has its number behind the name.
+    """
 
     def start(service_url: str, subscription: str, log: Path) -> OwnedProcess:
-        arguments = ("-st", "Key_Shared", "-ss", subscription, "-n", str(count), "-sp", "Earliest", topic)
+        named = ("-ss", subscription, "-ns", str(subscriptions), "-n", str(count), *options)
+        arguments = ("-st", "Key_Shared", "-sp", "Earliest", *named, topic)
         return pulsar_perf("consume", *arguments, service_url=service_url, log=log)
 
     return start
@@ -178,44 +144,8 @@ def passed_cpu_us(drains: Sequence[Drain]) -> list[float]:
 
 def described(drain: Drain) -> str:
     """One repetition in a line, for who waits."""
-    each = ", ".join(f"{name} {drain.cpu_us(name):.1f}" for name in PROCESSES)
+    each = ", ".join(f"{name} {drain.cpu_us(name):.1f}" for name in TAKE_PART[drain.side])
     return (
         f"{drain.seconds:.1f} s, {drain.messages / drain.seconds:,.0f}/s; CPU us per message: {each}; "
         f"others {drain.usage.others_share:.0%}, reference {drain.usage.reference_ns:.0f} ns"
     )
-
-
-def _rows(kind: Kind, drains: Sequence[Drain]) -> list[Row]:
-    section = f"drain {kind.name}"
-    direct = [drain for drain in drains if drain.side == "direct"]
-    gateway = [drain for drain in drains if drain.side == "gateway"]
-    times = Row(
-        section,
-        f"backlog of {drains[0].messages:,} x {kind.payload_bytes:,} B"
-        + (f", {MESSAGES_PER_BATCH} to a batch" if kind.key_batched else ""),
-        "s",
-        direct=Spread.of(drain.seconds for drain in direct),
-        gateway=Spread.of(drain.seconds for drain in gateway),
-        repetitions=[asdict(drain) for drain in drains],
-    ).with_ratio([drain.seconds for drain in direct], [drain.seconds for drain in gateway], kind.ratio_target)
-    everyone = [drain.cpu_us(*PROCESSES) for drain in direct], [drain.cpu_us(*PROCESSES) for drain in gateway]
-    cpu = Row(
-        section,
-        "CPU of broker, workers and gateway per message",
-        "us",
-        direct=Spread.of(everyone[0]),
-        gateway=Spread.of(everyone[1]),
-    ).with_ratio(*everyone)
-    own = Row(
-        section,
-        "gateway CPU per message, ack included",
-        "us",
-        gateway=Spread.of(drain.cpu_us("gateway") for drain in gateway),
-    )
-    peak = Spread.of(drain.gateway_peak_mib for drain in gateway)
-    return [
-        times,
-        own.with_limit(kind.cpu_target_us) if kind.cpu_target_us is not None else own,
-        cpu,
-        Row(section, "gateway memory, peak resident", "MiB", gateway=peak),
-    ]

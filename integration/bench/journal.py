@@ -11,7 +11,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from integration.bench.backlog import MESSAGES_PER_BATCH, fill
-from integration.bench.drain import KEY_BATCHED, UNBATCHED, Drain, Kind, drain_once
+from integration.bench.drain import Drain, drain_once
+from integration.bench.drains import KEY_BATCHED, UNBATCHED, Kind
 from integration.bench.machine import note
 from integration.bench.report import Row, Spread, differences
 from integration.gateway import KeylineGateway
@@ -24,7 +25,6 @@ ADDED_TARGET_US: Final = 3.0
 
 def measure(stage: Stage) -> list[Row]:
     """Both kinds of backlog."""
-    sizes = stage.sizes
     with ExitStack() as ends:
         journaled = ends.enter_context(
             KeylineGateway(
@@ -36,13 +36,14 @@ def measure(stage: Stage) -> list[Row]:
         )
         both = {"without": stage, "with": replace(stage, gateway=journaled)}
         return [
-            *_measure_kind(both, UNBATCHED, sizes.unbatched_messages),
-            *_measure_kind(both, KEY_BATCHED, sizes.batched_messages),
+            *_measure_kind(both, UNBATCHED),
+            *_measure_kind(both, KEY_BATCHED),
         ]
 
 
-def _measure_kind(both: dict[str, Stage], kind: Kind, count: int) -> list[Row]:
+def _measure_kind(both: dict[str, Stage], kind: Kind) -> list[Row]:
     stage = both["without"]
+    count = kind.messages(stage)
     topic = f"persistent://public/default/journal-{kind.name}"
     fill(stage, topic, count, key_batched=kind.key_batched)
     drains: dict[str, list[Drain]] = {name: [] for name in both}

@@ -75,6 +75,11 @@ def cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
+def resident_bytes(pid: int) -> int:
+    """What a process has in memory now."""
+    return int(psutil.Process(pid).memory_info().rss)
+
+
 def _machine_busy_s() -> float:
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
@@ -140,7 +145,8 @@ def describe(pulsar_version: str) -> dict[str, str]:
         "Pulsar": f"{pulsar_version} standalone, {_java_version()}",
         "Python": f"{platform.python_version()}, uvloop {version('uvloop')}, protobuf {version('protobuf')}",
         "clients": f"pulsar-perf {TOOLS.version}, pulsar-client {version('pulsar-client')}",
-        "keyline": f"{version('keyline-gateway')}, {running()}, commit {_commit()}",
+        "keyline": f"{version('keyline-gateway')}, commit {_commit()}",
+        "build": running(),
         "reference": f"{reference_ns():.0f} ns",
     }
 

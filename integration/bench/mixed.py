@@ -23,15 +23,16 @@ from integration.bench.latency import Load, measure_load
 from integration.bench.machine import note
 from integration.bench.mixed_backlog import Backlog, fill
 from integration.bench.report import Row, Spread
-from integration.bench.stage import SIDES, Side, Stage, open_stage
+from integration.bench.stage import ALL_SIDES, Side, Stage, open_stage, with_proxy
 
 if TYPE_CHECKING:
     from integration.bench.passage import Passage
 
 SECTION: Final = "mixed"
 LATENCY: Final = "mixed-latency"
-RATIO_TARGET: Final = 0.5
-CPU_TARGET_US: Final = 4.0
+RATIO_TARGET: Final = 0.7
+CPU_TARGET_US: Final = 1.5
+LARGE_BATCHES_TARGET_US: Final = 4.0
 SLICES_TARGET: Final = 1.2
 BYTES_TARGET: Final = 1.15
 COMPRESSED_TARGET_PERCENT: Final = 15.0
@@ -47,11 +48,12 @@ def measure(stage: Stage) -> list[Row]:
     plain = Backlog("", count, cpu_target_us=CPU_TARGET_US)
     variants = [
         Backlog("batches of 10", count, per_batch=10, cpu_target_us=8.0),
-        Backlog("batches of 1,000", count, per_batch=1_000, cpu_target_us=CPU_TARGET_US),
+        Backlog("batches of 1,000", count, per_batch=1_000, cpu_target_us=LARGE_BATCHES_TARGET_US),
         Backlog("10 keys", count, key_count=10, cpu_target_us=3.0),
         Backlog("40 workers", count, worker_count=40, cpu_target_us=6.0),
     ]
-    rows = _plain_rows(plain, _drained(stage, [plain], SIDES))
+    with with_proxy(stage) as stage_of_all:
+        rows = _plain_rows(plain, _drained(stage_of_all, [plain], ALL_SIDES))
     for variant in variants:
         rows.append(_cpu_row(variant, _drained(stage, [variant], ("gateway",))))
     rows += _compression_rows(stage, stage.sizes.mixed_compressed_messages)
@@ -80,14 +82,14 @@ def _drained(stage: Stage, backlogs: Sequence[Backlog], sides: Sequence[Side]) -
 
 
 def _plain_rows(backlog: Backlog, drains: Sequence[Drain]) -> list[Row]:
-    direct = [drain for drain in drains if drain.side == "direct"]
-    gateway = [drain for drain in drains if drain.side == "gateway"]
+    direct, proxy, gateway = ([drain for drain in drains if drain.side == side] for side in ALL_SIDES)
     size = f"backlog of {backlog.messages:,} x {PAYLOAD_BYTES} B"
     times = Row(
         SECTION,
         f"{size}, {backlog.per_batch} to a batch over {backlog.key_count:,} keys",
         "s",
         direct=Spread.of(drain.seconds for drain in direct),
+        proxy=Spread.of(drain.seconds for drain in proxy),
         gateway=Spread.of(drain.seconds for drain in gateway),
         repetitions=[asdict(drain) for drain in drains],
     ).with_ratio([drain.seconds for drain in direct], [drain.seconds for drain in gateway], RATIO_TARGET)

@@ -1,20 +1,15 @@
-"""Writes backlogs of batches whose messages have many keys, by an official client's default batching.
-
-Payloads are hexadecimal digits, which compress to about half as text does: compressed zeros would show nothing.
-"""
+"""Writes backlogs of batches whose messages have many keys, by an official client's default batching."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pulsar
 
-from integration.bench.backlog import write
+from integration.bench.backlog import payloads, write
 from integration.bench.drain import WORKERS
-from integration.bench.frames_made import KEY_COUNT, PAYLOAD_BYTES, SEED, random_keys
+from integration.bench.frames_made import KEY_COUNT, random_keys
 
 if TYPE_CHECKING:
     from integration.bench.stage import Stage
@@ -23,8 +18,6 @@ MESSAGES_PER_BATCH: Final = 100
 DELAY_MS_MAX: Final = 60_000
 """So that a batch leaves because it is full."""
 BATCH_BYTES_MAX: Final = 1 << 20
-PAYLOADS: Final = 1_000
-"""Different ones, in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +57,3 @@ def fill(stage: Stage, backlog: Backlog) -> None:
     }
     keys = random_keys(backlog.messages, backlog.key_count)
     write(stage, backlog.topic, zip(keys, payloads(backlog.messages), strict=True), settings)
-
-
-def payloads(count: int) -> Iterator[bytes]:
-    """Yield the payload of each of `count` messages, the same in every run."""
-    chance = random.Random(SEED)  # noqa: S311 - repeatable filling, no secret
-    texts = [chance.randbytes(PAYLOAD_BYTES // 2).hex().encode() for _ in range(PAYLOADS)]
-    for number in range(count):
-        yield texts[number % PAYLOADS]

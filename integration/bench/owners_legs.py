@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UNBATCHED: Final = "unbatched"
 BATCHED: Final = "batches of 100 mixed keys"
-SIDE_TARGET_US: Final = 4.0
+SIDE_TARGET_US: Final = 2.0
 """Of the CPU of the replica at the workers' side, for each message."""
 
 

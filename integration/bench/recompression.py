@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from integration.bench import frames_made
-from integration.bench.mixed_backlog import MESSAGES_PER_BATCH, payloads
+from integration.bench.backlog import payloads
+from integration.bench.mixed_backlog import MESSAGES_PER_BATCH
 from integration.bench.report import Row, Spread
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress, decompress

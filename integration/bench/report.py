@@ -23,7 +23,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-COLUMNS: Final = ("measured", "unit", "direct", "gateway", "compared", "target")
+COLUMNS: Final = ("measured", "unit", "direct", "Pulsar's proxy", "gateway", "compared", "target")
 MANY: Final = 8
 THOUSAND: Final = 1_000
 HUNDRED: Final = 100
@@ -61,6 +61,8 @@ class Row:
     measured: str
     unit: str
     direct: Spread | None = None
+    proxy: Spread | None = None
+    """Through Pulsar's own, which is in Java."""
     gateway: Spread | None = None
     compared: str = ""
     target: str = ""
@@ -85,6 +87,20 @@ class Row:
         target = f"added <= {most:g} {self.unit}"
         return dataclasses.replace(self, compared=compared, target=target, met=added.median <= most)
 
+    def with_share(self, direct: Sequence[float], gateway: Sequence[float], most: float | None = None) -> Row:
+        """Compare as gateway / direct: below 1 the gateway took less."""
+        share = Spread.of(second / first for first, second in zip(direct, gateway, strict=True))
+        compared = f"gateway : direct {share}"
+        if most is None:
+            return dataclasses.replace(self, compared=compared)
+        reached = share.median <= most
+        return dataclasses.replace(self, compared=compared, target=f"<= {most:g} of direct", met=reached)
+
+    def with_times(self, compared: str, times: Spread, most: float) -> Row:
+        """Compare with something else than the direct broker, of which it may be so many times as much."""
+        reached = times.median <= most
+        return dataclasses.replace(self, compared=f"{compared} {times}", target=f"<= {most:g} times", met=reached)
+
     def with_limit(self, most: float) -> Row:
         """The gateway's own value has a limit."""
         reached = self.gateway is not None and self.gateway.median <= most
@@ -95,8 +111,8 @@ class Row:
         target = self.target
         if self.met is not None:
             target += " reached" if self.met else " MISSED"
-        direct, gateway = str(self.direct or "-"), str(self.gateway or "-")
-        return self.measured, self.unit, direct, gateway, self.compared, target
+        sides = (str(side or "-") for side in (self.direct, self.proxy, self.gateway))
+        return self.measured, self.unit, *sides, self.compared, target
 
 
 def figure(value: float) -> str:
@@ -147,14 +163,23 @@ def table_as_text(rows: Sequence[Row]) -> str:
     return out.getvalue()
 
 
+def verdict(rows: Sequence[Row], build: str) -> str:
+    """How many targets were reached, by which build, and which were not."""
+    judged = [row for row in rows if row.met is not None]
+    missed = [f"\n  {row.section}: {row.measured}: {row.target}" for row in judged if not row.met]
+    text = f"{len(judged) - len(missed)} of {len(judged)} targets reached, {build}"
+    return f"{text}; missed:{''.join(missed)}" if missed else text
+
+
 def show(rows: Sequence[Row], machine: dict[str, str]) -> None:
-    """Print the table to standard output, in the form that suits it."""
+    """Print the table to standard output, in the form that suits it, and what was reached."""
     title = "; ".join(f"{name}: {value}" for name, value in machine.items())
     if sys.stdout.isatty():
         Console().print(table_for_people(rows, title))
     else:
         print(title + "\n")
-        print(table_as_text(rows), flush=True)
+        print(table_as_text(rows))
+    print(verdict(rows, machine["build"]), flush=True)
 
 
 def write_json(path: Path, rows: Sequence[Row], machine: dict[str, str], command: str) -> None:

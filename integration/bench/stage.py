@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,10 +14,13 @@ import httpx
 from integration.artifacts import DEFAULT_VERSION
 from integration.bench.machine import Meter, note, wait_until_quiet
 from integration.gateway import KeylineGateway
+from integration.java_proxy import JavaProxy, java_proxy
 from integration.standalone import PulsarStandalone
 
-Side = Literal["direct", "gateway"]
+Side = Literal["direct", "proxy", "gateway"]
 SIDES: Final[tuple[Side, Side]] = ("direct", "gateway")
+ALL_SIDES: Final[tuple[Side, Side, Side]] = ("direct", "proxy", "gateway")
+"""With Pulsar's own proxy, in Java, between them."""
 ADMIN_S_MAX: Final = 60.0
 QUIET_SHARE_MAX: Final = 0.15
 
@@ -27,6 +30,9 @@ BROKER_SETTINGS: Final = {
     "maxUnackedMessagesPerConsumer": "50000",
     "webSocketServiceEnabled": "true",
 }
+
+# By default it leads clients to brokers on their usual ports alone.
+PROXY_SETTINGS: Final = {"brokerProxyAllowedTargetPorts": "*", "brokerProxyAllowedIPAddresses": "*"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,10 @@ class Sizes:
     mixed_compressed_messages: int = 200_000
     """Of each codec's backlog, and of the one that it is compared with."""
     mixed_trouble_messages: int = 100_000
-    repetitions: int = 3
-    """Pairs of direct and gateway that count."""
+    repetitions: int = 5
+    """Rounds of all sides that count."""
     warm_ups: int = 1
-    """Pairs before them that do not: virtual machines compile, caches fill."""
+    """Rounds before them that do not: virtual machines compile, caches fill."""
     latency_s: float = 15.0
     relay_messages: int = 50_000
     hand_over_keys: int = 300
@@ -60,6 +66,7 @@ class Sizes:
     idle_subscriptions: tuple[int, ...] = (10, 1_000, 10_000)
     idle_connections: int = 600
     micro_messages: int = 5_000
+    joined_workers: int = 1_000
     tracked_slots: int = 65_000
     waiting_messages: int = 10_000
 
@@ -88,6 +95,7 @@ QUICK: Final = Sizes(
     idle_subscriptions=(6, 60),
     idle_connections=12,
     micro_messages=500,
+    joined_workers=30,
     tracked_slots=5_000,
     waiting_messages=500,
 )
@@ -104,14 +112,20 @@ class Stage:
     sizes: Sizes
     quiet_wait_s: float
     """How long to wait for others to leave the machine alone before each repetition."""
+    proxy: JavaProxy | None = None
+    """Pulsar's own, in sections that measure it, see `with_proxy`."""
 
     def url(self, side: Side) -> str:
         """Where the clients of this side connect."""
+        if side == "proxy":
+            assert self.proxy is not None
+            return self.proxy.service_url
         return self.broker.service_url if side == "direct" else self.gateway.service_url
 
     def meter(self, **more: int) -> Meter:
-        """A meter of both servers and of `more`."""
-        return Meter(broker=self.broker.pid, gateway=self.gateway.pid, **more)
+        """A meter of all servers and of `more`."""
+        proxy = {} if self.proxy is None else {"proxy": self.proxy.pid}
+        return Meter(broker=self.broker.pid, gateway=self.gateway.pid, **proxy, **more)
 
     def wait_until_quiet(self) -> None:
         """Before a repetition; goes on noisily when the time is up."""
@@ -140,6 +154,13 @@ def open_stage(
         gateway = KeylineGateway(broker.service_url, broker.admin_url, directory / "gateway")
         ends.enter_context(gateway)
         yield Stage(broker, gateway, directory, sizes, quiet_wait_s)
+
+
+@contextmanager
+def with_proxy(stage: Stage) -> Iterator[Stage]:
+    """The stage with Pulsar's own proxy in front of its broker, for as long as the block lasts."""
+    with java_proxy(stage.broker, stage.directory, PROXY_SETTINGS) as proxy:
+        yield replace(stage, proxy=proxy)
 
 
 def admin_path(topic: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from integration.bench import frames_made
 from integration.bench.passage import traffic_in
 from integration.bench.path import GatewayPath
-from integration.bench.report import COLUMNS, Row, Spread, differences, figure, table_as_text
+from integration.bench.report import COLUMNS, Row, Spread, differences, figure, table_as_text, verdict
 from integration.bench.stage import QUICK, Sizes
 from proxy.wire.batch import walk_batch
 from proxy.wire.metadata import peek
@@ -53,6 +53,26 @@ def test_what_the_gateway_adds_may_be_limited() -> None:
     assert row.met
     assert row.cells()[-1] == "added <= 1 ms reached"
     assert not Row("inside", "path", "us", gateway=Spread.of([21.0])).with_limit(20).met
+
+
+def test_shares_and_multiples_are_judged_round_by_round() -> None:
+    """What took most of a slow round of the direct side is not held against the gateway."""
+    row = Row("drain", "CPU", "us", direct=Spread.of([10, 10, 40]), gateway=Spread.of([9, 11, 20]))
+    judged = row.with_share([10, 10, 40], [9, 11, 20], most=0.95)
+    assert (judged.compared, judged.met) == ("gateway : direct 0.90 (0.50 - 1.10)", True)
+    assert judged.cells()[-1] == "<= 0.95 of direct reached"
+    assert not row.with_times("many : few", Spread.of([1.3]), 1.2).met
+
+
+def test_the_end_names_what_was_missed_and_by_which_build() -> None:
+    """A table of a hundred rows is not searched for them."""
+    rows = [
+        Row("inside", "path", "us", gateway=Spread.of([1.0])).with_limit(2),
+        Row("inside", "join", "ms", gateway=Spread.of([11.0])).with_limit(10),
+        Row("inside", "no target", "us", gateway=Spread.of([1.0])),
+    ]
+    assert verdict(rows, "compiled") == "1 of 2 targets reached, compiled; missed:\n  inside: join: <= 10"
+    assert verdict(rows[:1], "pure Python") == "1 of 1 targets reached, pure Python"
 
 
 def test_the_text_table_is_markdown_with_aligned_columns() -> None:

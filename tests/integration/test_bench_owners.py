@@ -26,7 +26,7 @@ def test_what_a_leg_costs_is_told_apart_although_each_round_has_other_owners() -
     medians = [round(row.gateway.median, 3) for row in rows if row.gateway is not None]
     assert medians == [11, 12.5, 4, 17.5, 0.75]
     assert [row.compared for row in rows[1:4:2]] == ["added 1.50 (1.00 - 2.00)", "added 4.50 (3.00 - 6.00)"]
-    assert rows[2].met
+    assert (rows[2].target, rows[2].met) == ("<= 2", False)
 
 
 def test_every_idle_subscription_is_another_one() -> None:
