@@ -21,11 +21,14 @@ from integration.bench import (
     bystander,
     drains,
     groups,
+    growth,
     hand_over,
+    idle_memory,
     instructions,
     journal,
     journal_inside,
     latency,
+    memory_budget,
     micro,
     mixed,
     owners,
@@ -67,6 +70,9 @@ SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "rolling-restart": rolling_restart.measure,
     "stuck-key": stuck_key.measure,
     "bystander": bystander.measure,
+    idle_memory.SECTION: idle_memory.measure,
+    memory_budget.SECTION: memory_budget.measure,
+    **growth.SECTIONS,
 }
 """Sections that need a broker and a gateway, in the table's order."""
 INSIDE: Final = "inside"
@@ -109,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", type=sections, default=SECTIONS, metavar="A,B", help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, measures nothing")
     parser.add_argument("--repetitions", type=int, metavar="N", help="rounds of all sides that count")
+    parser.add_argument("--gigabytes", type=float, metavar="N", help="of the backlog in memory-budget; 10 if not said")
     parser.add_argument(
         "--quiet-wait", type=float, default=0.0, metavar="S",
         help="wait up to so many seconds before each repetition for others to leave the machine alone",
@@ -136,7 +143,7 @@ def _sizes(options: argparse.Namespace) -> Sizes:
     sizes = QUICK if options.quick else Sizes()
     if options.repetitions:
         sizes = replace(sizes, repetitions=max(1, options.repetitions))
-    return sizes
+    return replace(sizes, budget_backlog_bytes=int(options.gigabytes * 1e9)) if options.gigabytes else sizes
 
 
 def _measure(options: argparse.Namespace) -> int:

@@ -12,10 +12,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
-import psutil
 
 from integration.bench import frames_made
-from integration.bench.machine import note
+from integration.bench.machine import note, resident_bytes
 from integration.bench.raw_worker import RawWorker, kept_alive
 from integration.bench.report import Row, Spread
 from integration.errors import IntegrationError
@@ -49,11 +48,11 @@ def measure(stage: Stage) -> list[Row]:
         watched = {"alone": stage.gateway, **replicas}
         time.sleep(QUIET_S)
         empty = _idle(stage, watched)
-        resident = {name: _resident(gateway) for name, gateway in watched.items()}
+        resident = {name: resident_bytes(gateway.pid) for name, gateway in watched.items()}
         with _workers(stage.gateway, f"{TOPICS}-alone", count):
             time.sleep(QUIET_S)
             alone = _idle(stage, {"alone": stage.gateway})
-            held = {"alone": _resident(stage.gateway) - resident["alone"]}
+            held = {"alone": resident_bytes(stage.gateway.pid) - resident["alone"]}
         first, second = replicas.values()
         ends.enter_context(_workers(first, TOPICS, count))
         _wait(lambda: _led(first) == count, "one replica to lead all groups")
@@ -68,7 +67,7 @@ def measure(stage: Stage) -> list[Row]:
         before = mail(stage)
         idle = _idle(stage, replicas)
         messages, size = (now - then for now, then in zip(mail(stage), before, strict=True))
-        held |= {name: _resident(gateway) - resident[name] for name, gateway in replicas.items()}
+        held |= {name: resident_bytes(gateway.pid) - resident[name] for name, gateway in replicas.items()}
     note(f"  {count:,} groups of two replicas settled in {settled_s:.1f} s")
     group_seconds = idle.elapsed_s * count
 
@@ -104,10 +103,6 @@ def _idle(stage: Stage, gateways: Mapping[str, KeylineGateway]) -> Usage:
     meter = stage.meter(**{name: gateway.pid for name, gateway in gateways.items()})
     time.sleep(stage.sizes.latency_s)
     return meter.read()
-
-
-def _resident(gateway: KeylineGateway) -> int:
-    return int(psutil.Process(gateway.pid).memory_info().rss)
 
 
 @contextmanager

@@ -142,6 +142,10 @@ class RawWorker(RawConnection):
         while waiting:
             waiting -= self._granted()
 
+    def tell(self, frames: Iterable[bytes]) -> None:
+        """Send commands that have no answer, in one piece."""
+        self._send(b"".join(frames))
+
     def _granted(self) -> int:
         """Read until a request is granted, or several are; how many."""
         deadline = time.monotonic() + ANSWER_S_MAX

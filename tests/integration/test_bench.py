@@ -135,6 +135,7 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     assert {row["section"].split()[0] for row in rows} == {
         "drain", "mixed", "mixed-latency", "latency", "hand-over", "journal", "relay", "statistics", "scrape",
         "websockets", "waiters", "groups", "owners", "processes", "rolling-restart", "stuck-key", "bystander", "inside",
+        "memory-idle", "memory-budget", "growth",
     }  # fmt: skip
     for row in rows:
         assert row["gateway"] is not None, row

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from integration.bench import frames_made, latency, mixed_worker, recompression
+from integration.bench import drains as drains_module
+from integration.bench import frames_made, growth, latency, mixed_worker, recompression
+from integration.bench.backlog import payloads
 from integration.bench.drain import Drain
 from integration.bench.latency import Load, blocks_of
 from integration.bench.machine import Usage
-from integration.bench.mixed_backlog import Backlog, payloads
+from integration.bench.mixed_backlog import Backlog
 from integration.bench.mixed_trouble import NONE, TROUBLES, rows_of
 from integration.bench.passage import Passage
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
+
+    from integration.bench.stage import Side
 
 
 class FakeMessage:
@@ -119,6 +123,27 @@ def test_compressing_slices_anew_is_told_in_bytes_and_in_the_cpu_of_both_sides()
     found = {row.measured: row.gateway.median for row in recompression.measure() if row.gateway is not None}
     assert found["zstd anew, slices, a message"] < found["uncompressed slices, a message"]
     assert found["zstd anew, the gateway's CPU for it, a message"] > 0
+
+
+def test_each_side_of_a_drain_is_charged_for_the_processes_that_it_needs() -> None:
+    """A gateway that idles beside a direct drain costs that drain nothing."""
+    cpu_s = {"broker": 0.010, "workers": 0.020, "proxy": 0.004, "gateway": 0.002}
+    sides: tuple[Side, ...] = ("direct", "proxy", "gateway")
+    drains = [Drain(side, 1_000, 1.0, Usage(1.0, cpu_s, 0.0, 100.0), 80.0, None) for side in sides]
+    times, own, broker, workers, every, _ = drains_module.rows_of(drains_module.UNBATCHED, drains)
+    assert (times.compared, times.met) == ("ratio 1.00", False)
+    assert [str(each) for each in (own.proxy, own.gateway)] == ["4.00", "2.00"]
+    assert [row.gateway.median for row in (broker, workers) if row.gateway is not None] == [10.0, 20.0]
+    assert [str(each) for each in (every.direct, every.proxy, every.gateway)] == ["30.0", "34.0", "32.0"]
+    assert every.cells()[-1] == "<= 0.95 of direct MISSED"
+
+
+def test_growth_compares_many_with_the_few_of_the_same_round() -> None:
+    """A round in which the machine was slow says nothing of the number of workers."""
+    few, many = growth.Load("4 workers", 1_000, 4), growth.Load("400 workers", 1_000, 400)
+    (row,) = growth.rows_of(few, many, [10.0, 20.0, 10.0], [11.0, 22.0, 11.0])
+    assert row.cells()[-2:] == ("400 workers : 4 workers 1.10 (1.10 - 1.10)", "<= 1.2 times reached")
+    assert growth.Load("1,000 subscriptions", 300_000, 1, subscriptions=1_000).messages == 300
 
 
 def _drain(cpu_s: float) -> Drain:
