@@ -37,6 +37,8 @@ STEPS ?=
 SECONDS_EACH ?= 20
 # How many lives `make lives` draws of each model.
 LIVES ?= 2000
+# With which commit `make rooms` compares the folders of today; empty lists these.
+BEFORE ?=
 
 # Else each gateway and command that a test starts compiles all modules anew, and pytest rewrites all tests, which is half
 # of the time in which it finds them. What is compiled is not in the way of git, and `make clean` removes it.
@@ -91,8 +93,8 @@ sim: $(VENV)/.ready ## simulate gateways and deployments: SEEDS=2000 DEPLOYMENTS
 lives: $(VENV)/.ready ## random lives that no test run has drawn before: LIVES=2000 of each model
 	@KEYLINE_LIVES=$(LIVES) $(PYTHON) -m pytest -q $$(grep -rl 'tests.lives' tests --include='test_*.py') -k runTest $(ARGS)
 
-rooms: $(VENV)/.ready ## list the folders, their imports, upward imports and cycles
-	@$(PYTHON) -m tests.rooms
+rooms: $(VENV)/.ready ## list the folders, their imports, upward imports and cycles; BEFORE=2ddbf66e compares with a commit
+	@$(PYTHON) -m tests.rooms$(if $(BEFORE),_before $(BEFORE))
 
 mutants: $(VENV)/.ready ## put faults into the gateway: the simulator or tests must detect each
 	@$(PYTHON) -m tests.sim.mutants $(ARGS)
