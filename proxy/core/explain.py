@@ -8,8 +8,6 @@ in the slot and for its owner, and at most one worker's pending acks, walked unt
 position (PIP-282) also the entries outstanding, for a chunked message what waits in its slot. Never all workers'
 pending acks.
 
-Longer than most files because each reason stands here with its evidence and its sentence, side by side.
-
 Specifications: PIP-379 (draining hashes), PIP-282 (join positions), design section 7.
 """
 
@@ -17,13 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from heapq import nsmallest
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core import join_gates
 from proxy.core.ack_lease import lease_end
-from proxy.core.entry import Batch, Part, topic_order
+from proxy.core.blocking import before_gate, oldest_of, parts_at, pending_of
+from proxy.core.entry import Part, topic_order
 from proxy.core.positions import format_position
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.core.waiting import WaitReason
@@ -32,12 +29,10 @@ from proxy.core.words import counted
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from proxy.core.blocking import BlockingDelivery, PendingOfSlot
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.verdict import Verdict
     from proxy.core.worker import JoinGate, Worker
-
-BLOCKING_LISTED_MAX: Final = 10
-"""Blocking deliveries listed; the counts are always whole."""
 
 
 class SlotState(Enum):
@@ -84,24 +79,6 @@ class WaitingHead:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockingDelivery:
-    """Something unacknowledged that must go before the slot's head can."""
-
-    position: str
-    """``ledger:entry``."""
-    slot: int
-    """Of its first unacknowledged message: where it waits, if it waits itself."""
-    messages: int
-    """Those not acknowledged, of the slot alone where only the slot's count."""
-    sent_age_s: float | None
-    """Since it was last sent; None if it waits itself."""
-    attempts: int
-    redeliveries: int
-    holder: str | None
-    """Who has it; None if it waits itself."""
-
-
-@dataclass(frozen=True, slots=True)
 class SlotExplanation:
     """A slot at one moment. Ages are in seconds."""
 
@@ -136,14 +113,6 @@ class SlotExplanation:
     """Who causes it, and what helps; None where it was not asked for."""
 
 
-class _Pending(NamedTuple):
-    """What a worker has of a slot."""
-
-    deliveries: int
-    messages: int
-    oldest: tuple[BlockingDelivery, ...]
-
-
 class _Findings(NamedTuple):
     """Why a slot's head waits, or its next message would, and what that hangs on."""
 
@@ -152,7 +121,7 @@ class _Findings(NamedTuple):
     owner: Worker | None
     taker: Worker | None
     """Who holds the slot; else who would get its next message."""
-    pending: _Pending
+    pending: PendingOfSlot
     """Of the slot, at the taker."""
     gate: JoinGate | None
     """The owner's, if that is the reason."""
@@ -174,7 +143,6 @@ _JOINING: Final[dict[WaitReason | None, str]] = {
     WaitReason.QUARANTINED: "join, or come out of its quarantine,",
 }
 """What a worker must do where a slot has no owner."""
-_NOTHING_PENDING: Final = _Pending(0, 0, ())
 
 
 def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_backlog: bool = False) -> SlotExplanation:
@@ -223,19 +191,19 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
     if not dispatcher.ordered:
         # Order among messages is not asked for, but who has begun a chunked message gets the rest of it.
         taker = dispatcher.chunked.needed_by(head) or owner
-    pending = _pending_of(dispatcher, slot, taker, now)
+    pending = pending_of(dispatcher, slot, taker, now)
     gate = owner.join_gate if owner is not None and reason is WaitReason.JOIN_POSITION else None
     gate_entries = join_gates.outstanding_up_to(dispatcher.gated, gate) if gate is not None else 0
     blocking: tuple[BlockingDelivery, ...] = ()
     unfinished = ""
     if gate is not None:
-        blocking = _before_gate(dispatcher, gate_entries, now)
+        blocking = before_gate(dispatcher, gate_entries, now)
         unfinished = _unfinished_before_gate(dispatcher)
     elif reason in {WaitReason.DRAINING, WaitReason.WINDOW_FULL} and taker is not None:
         blocking = pending.oldest
         unfinished = _unfinished(dispatcher, taker, (slot,))
     elif reason in {WaitReason.UNACKED_LIMIT, WaitReason.NO_PERMITS} and taker is not None:
-        blocking = _oldest_of(taker, now)
+        blocking = oldest_of(taker, now)
         unfinished = _unfinished(dispatcher, taker, dispatcher.chunked.slots_of(taker))
     awaited = _awaited(dispatcher, reason, slot, taker, now)
     lease_left_s = _lease_left_s(dispatcher, taker, now)
@@ -281,74 +249,12 @@ def _shown_head(head: Part, slot: int, now: float) -> WaitingHead:
     )
 
 
-# ---- what is pending ------------------------------------------------------------------------------------------
-
-
-def _pending_of(dispatcher: Dispatcher, slot: int, worker: Worker | None, now: float) -> _Pending:
-    """What the worker has of the slot. Walks its pending acks, which stand in the order sent, until all is found."""
-    unseen = dispatcher.slots.count(slot)
-    if worker is None or (dispatcher.ordered and not unseen):
-        return _NOTHING_PENDING
-    deliveries = messages = 0
-    oldest: list[BlockingDelivery] = []
-    for unit in worker.pending.values():
-        own = unit.unacked_of(slot)
-        if not own:
-            continue
-        deliveries += 1
-        messages += own
-        if len(oldest) < BLOCKING_LISTED_MAX:
-            oldest.append(_blocking((unit,), now, slot))
-        unseen -= own
-        if not unseen:
-            # Without order nothing is counted, and this is never true.
-            break
-    return _Pending(deliveries, messages, tuple(oldest))
-
-
-def _oldest_of(worker: Worker, now: float) -> tuple[BlockingDelivery, ...]:
-    """What the worker has had longest, of any slot."""
-    return tuple(_blocking((unit,), now) for unit in islice(worker.pending.values(), BLOCKING_LISTED_MAX))
-
-
-def _before_gate(dispatcher: Dispatcher, gate_entries: int, now: float) -> tuple[BlockingDelivery, ...]:
-    """What keeps a join gate shut, in topic order. Some of it may wait itself."""
-    entries = dispatcher.outstanding.entries
-    listed: list[BlockingDelivery] = []
-    for position in nsmallest(min(gate_entries, BLOCKING_LISTED_MAX), entries):
-        by_holder: dict[int, list[Part]] = {}
-        for part in _parts_at(dispatcher, position):
-            by_holder.setdefault(part.holder.index if part.holder is not None else 0, []).append(part)
-        listed += [_blocking(held, now) for held in by_holder.values()]
-    return tuple(listed[:BLOCKING_LISTED_MAX])
-
-
-def _parts_at(dispatcher: Dispatcher, position: int) -> Sequence[Part]:
-    entry = dispatcher.outstanding.entries[position]
-    return entry.parts if isinstance(entry, Batch) else (entry,)
-
-
-def _blocking(parts: Sequence[Part], now: float, slot: int | None = None) -> BlockingDelivery:
-    """Parts of one entry that are at one worker, or that all wait; if only a slot counts, its messages of them."""
-    first = min(parts, key=topic_order)
-    holder = first.holder
-    return BlockingDelivery(
-        position=format_position(first.position),
-        slot=slot if slot is not None else next(iter(first.unacked_slots())),
-        messages=sum(part.remaining if slot is None else part.unacked_of(slot) for part in parts),
-        sent_age_s=now - min(part.sent_at for part in parts) if holder is not None else None,
-        attempts=max(part.attempts for part in parts),
-        redeliveries=max(part.redeliveries for part in parts),
-        holder=holder.name if holder is not None else None,
-    )
-
-
 # ---- chunked messages that cannot be acknowledged yet ---------------------------------------------------------
 
 
 def _unfinished_before_gate(dispatcher: Dispatcher) -> str:
     """For the oldest entry, which is the one the sentence names."""
-    oldest = _parts_at(dispatcher, min(dispatcher.outstanding.entries))[0]
+    oldest = parts_at(dispatcher, min(dispatcher.outstanding.entries))[0]
     worker = None if oldest.holder is None else dispatcher.workers.get(oldest.holder.index)
     return "" if worker is None else _unfinished(dispatcher, worker, (oldest.slot,))
 

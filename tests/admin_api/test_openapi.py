@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from admin_api.schemas import groups, orders, pending, slots, subscriptions
-from proxy.core import explain, preview, statistics
+from proxy.core import blocking, explain, preview, statistics
 from proxy.core import pending as core_pending
 from proxy.views import deployment
 from proxy.views import subscriptions as subscription_statistics
@@ -26,7 +26,7 @@ PAIRS: list[tuple[type[BaseModel], type]] = [
     (slots.Ring, admin_values.Ring),
     (slots.DrainingPage, admin_values.DrainingPage),
     (slots.WaitingHead, explain.WaitingHead),
-    (slots.BlockingDelivery, explain.BlockingDelivery),
+    (slots.BlockingDelivery, blocking.BlockingDelivery),
     (slots.Explanation, explain.SlotExplanation),
     (slots.PreviewedMove, preview.PreviewedMove),
     (slots.PreviewedWorker, preview.PreviewedWorker),

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from proxy.core.blocking import BLOCKING_LISTED_MAX, BlockingDelivery
 from proxy.core.dispatcher import OrderingMode
-from proxy.core.explain import BLOCKING_LISTED_MAX, BlockingDelivery, SlotState, WaitingHead, explain_slot
+from proxy.core.explain import SlotState, WaitingHead, explain_slot
 from proxy.core.statistics import dispatcher_statistics_steps
 from proxy.core.steps import finished
 from proxy.core.stream_leases import StreamLeases
