@@ -86,7 +86,6 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "proxy.net.election",
         "proxy.net.subscription",
         "proxy.net.group",
-        "proxy.net.session",
     ),
     "admin_api": ("proxy",),
     "spark_reports": ("proxy.core", "proxy", "proxy.journal"),

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from proxy.aio.turns import LoopTurns
     from proxy.limits import Limits
-    from proxy.net.session.sessions import ServerStatistics, Sessions
+    from proxy.net.server_statistics import ServerStatistics
+    from proxy.net.session.sessions import Sessions
     from proxy.net.session.statistics import SessionStatistics
 
 log = structlog.get_logger("keyline.server")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy.net.owner.deployment import Deployment
     from proxy.net.owner.door import ReplicaDoor
     from proxy.net.ports import Clock
-    from proxy.net.session.sessions import ServerStatistics
+    from proxy.net.server_statistics import ServerStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.net.election.statistics import ElectionsSummary, ElectionSummary
     from proxy.net.group.groups import Groups
     from proxy.net.group.views import GroupSummary
-    from proxy.net.session.sessions import ServerStatistics
+    from proxy.net.server_statistics import ServerStatistics
     from proxy.net.subscription.directory import Subscriptions
     from proxy.net.subscription.durations import Durations
     from proxy.net.subscription.summary import SubscribedWorkerSummary, SubscriptionsSummary, SubscriptionSummary

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from proxy.net.relay.statistics import SessionCounters, counts
+from proxy.net.server_statistics import ServerStatistics
 from proxy.net.session.session import ClientSession
 from proxy.net.session.statistics import EndCause, SessionStatistics
 from proxy.wire import pulsar_pb2 as pb
@@ -20,24 +21,6 @@ from proxy.wire.client_commands import error_frame
 if TYPE_CHECKING:
     from proxy.net.ports import Transport
     from proxy.net.session.services import SessionServices
-
-
-@dataclass(frozen=True, slots=True)
-class ServerStatistics:
-    """The listener and all its sessions, present and past."""
-
-    accepting: bool
-    connections: int
-    connections_total: int
-    handshakes: int
-    """TLS handshakes under way; each takes the place of a connection."""
-    handshakes_failed_total: int
-    refused_total: int
-    refused_per_address_total: int
-    ended_total: dict[str, int]
-    """Sessions ended, by `EndCause` value; every cause is there."""
-    counters: dict[str, int]
-    """Sums of `SessionCounters`."""
 
 
 class RefusedConnection:
