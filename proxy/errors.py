@@ -50,6 +50,11 @@ class UpstreamError(KeylineError):
         self.wire_code = wire_code
 
 
+def broker_code(error: Exception) -> int | None:
+    """The ServerError with which the broker refused; None for any other error."""
+    return error.wire_code if isinstance(error, UpstreamError) else None
+
+
 class UpstreamUnavailable(KeylineError):
     """The broker could not be reached, or did not answer in time; the client should try again."""
 

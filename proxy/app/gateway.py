@@ -43,6 +43,7 @@ from proxy.app.parts import (
     picked,
     rivals_of,
     session_settings,
+    sockets_of,
     tracing_of,
 )
 from proxy.app.proxy_role import proxy_role_of
@@ -50,22 +51,20 @@ from proxy.app.reloadable import Reloadable
 from proxy.app.security import Certificates, credentials, tokens, warn_of_access
 from proxy.config.show import effective_json
 from proxy.config.types import split_host_port
-from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
 from proxy.errors import StartFailure
 from proxy.limits import Limits
-from proxy.net.broker.directory import Brokers
+from proxy.net.broker.directory import BrokerProbe, Brokers
 from proxy.net.broker.names import BrokerNames
-from proxy.net.broker.probe import BrokerProbe
+from proxy.net.countdown import after_all
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.session.services import SessionServices
 from proxy.net.session.sessions import Sessions
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
 from proxy.net.subscription.settings import SubscriptionSettings
-from proxy.net.websocket.sockets import WorkerSockets
 from proxy.views.admin import Admin
 from proxy.views.deployment import NO_DEPLOYMENT, DeploymentSummary
-from proxy.views.metrics import CertificatesSummary, MetricsSource
+from proxy.views.metrics import MetricsSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,7 +111,7 @@ class Gateway:
         self._groups = groups_of(config, self._brokers, clock)
         owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits, tls.replicas, process, turns)
         self._background = AioBackground(loop)
-        openings = self._openings = Openings(clock, self._background)
+        openings = Openings(clock, self._background)
         subscriptions = self._subscriptions = Subscriptions(
             self._brokers,
             clock,
@@ -175,7 +174,7 @@ class Gateway:
             self._groups,
             self._journal,
             None if self._event_topic is None else self._event_topic.summary,
-            self._certificates,
+            lambda: tls.summary(self._tls_watch),
             lambda: log_limiter.left_out_total,
             self._deployment,
             self._tracing,
@@ -202,7 +201,7 @@ class Gateway:
                 broker=self._broker_admin,
                 broker_writes=serving.admin_writes_to_broker,
                 metrics=self._metrics_text,
-                sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
+                sockets=sockets_of(config, sessions, clock, openings, self._why_no_sockets),
                 socket_origins=serving.websocket_origins,
                 tokens=self.reloadable.callers,
                 metrics_open=config.security.metrics_open,
@@ -219,18 +218,6 @@ class Gateway:
         self._listening = self._shutting_down = False
         self.admin_address = ("", 0)
 
-    def _certificates(self) -> CertificatesSummary:
-        """Other topics are not reported here."""
-        tls = self._tls
-        shown = {"clients": tls.clients, "brokers": tls.broker, "brokers_as_proxy": tls.proxy_role}
-        if tls.replicas is not None:
-            shown["replicas"] = tls.replicas.accepts
-        expire_at_s = {name: files.not_after_s for name, files in shown.items() if files is not None}
-        watch = self._tls_watch
-        return CertificatesSummary(
-            {name: at_s for name, at_s in expire_at_s.items() if at_s is not None}, watch.well, watch.reloads
-        )
-
     def _deployment(self) -> DeploymentSummary:
         if self._owner is None or self._led_here is None:
             return NO_DEPLOYMENT
@@ -240,17 +227,8 @@ class Gateway:
         """Whether a group shares the subscription of this topic and name: only where there is a cursor to share."""
         return self._groups is not None and key[0].startswith("persistent://")
 
-    def _sockets(self, sessions: Sessions, clock: AioClock) -> WorkerSockets:
-        config = self._config
-        ring = config.ordering.selector == "consistent_hashing" and self._groups is None
-        slot = consistent_slot if ring else range_slot
-        return WorkerSockets(
-            sessions.admit,
-            lambda: "the gateway is stopping" if self._shutting_down else None,
-            clock,
-            self._openings,
-            lambda key: slot(murmur31(key)),
-        )
+    def _why_no_sockets(self) -> str | None:
+        return "the gateway is stopping" if self._shutting_down else None
 
     def not_ready_because(self) -> Sequence[str]:
         """The reasons why the gateway is not ready for clients; of several processes, all of them together."""
@@ -422,14 +400,7 @@ class Gateway:
         if leave is None:
             self._subscriptions.drain(done)
             return
-        under_way = 2 if self._owner is None else 3
-
-        def one_done() -> None:
-            nonlocal under_way
-            under_way -= 1
-            if not under_way:
-                done()
-
+        one_done = after_all(2 if self._owner is None else 3, done)
         self._subscriptions.drain(one_done)
         leave(one_done)
         if self._owner is not None:

@@ -80,7 +80,7 @@ class OpenTransactions:
         task.add_done_callback(self._tasks.discard)
 
     async def _number(self, path: str, read: Callable[[Any], int]) -> int:
-        """Raises `KeylineError`, or whatever an answer leads to that is none."""
+        """Raises `KeylineError`, or any other exception for an answer that cannot be read."""
         try:
             checked = broker_path((_ROOT + path).encode())
             async with asyncio.timeout(ANSWER_S_MAX):

@@ -11,6 +11,7 @@ from admin_api.pulsar.proxying import BrokerAdmin
 from proxy import __version__
 from proxy.app.security import client_version, credentials
 from proxy.config.types import service_urls
+from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
 from proxy.errors import StartFailure
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.rivals import ProducerRivals, rivals_topic
@@ -19,11 +20,14 @@ from proxy.net.group.settings import GroupSettings
 from proxy.net.group.sweep import GroupSweep
 from proxy.net.group.topics import GroupTopics
 from proxy.net.handshake import TargetPolicy
-from proxy.net.mail.shared import PulsarSharedMail
+from proxy.net.mail.group_mail import PulsarSharedMail
 from proxy.net.session.settings import SessionSettings
+from proxy.net.websocket.sockets import WorkerSockets
 from proxy.service_url import parse_service_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.aio.clock_and_connector import AioClock
     from proxy.app.security import Certificates
     from proxy.config.settings import Config
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from proxy.net.broker.directory import Brokers
     from proxy.net.events import Events
     from proxy.net.relay.identity import ProxyRole
+    from proxy.net.session.sessions import Sessions
+    from proxy.net.subscription.openings import Openings
     from proxy.tracing.service import TracingService
 
 T = TypeVar("T")
@@ -159,6 +165,17 @@ def event_topic_of(config: Config, events: Events, clock: AioClock) -> EventTopi
     open_producer = producer_of(topic, broker.broker_url, token, broker.broker_token_file, broker.broker_tls_ca_file)
     name = config.serving.replica_name
     return EventTopic(events, open_producer, name, lambda at: clock.time() - (clock.now() - at))
+
+
+def sockets_of(
+    config: Config, sessions: Sessions, clock: AioClock, openings: Openings, why_not: Callable[[], str | None]
+) -> WorkerSockets | None:
+    """Make the workers and listeners on WebSockets, if they are enabled."""
+    if not config.serving.websocket_workers:
+        return None
+    ring = config.ordering.selector == "consistent_hashing" and not picked(GroupSettings, config).streamed
+    slot = consistent_slot if ring else range_slot
+    return WorkerSockets(sessions.admit, why_not, clock, openings, lambda key: slot(murmur31(key)))
 
 
 def picked(kind: type[T], config: Config) -> T:

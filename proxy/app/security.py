@@ -23,8 +23,10 @@ from proxy.net.broker.settings import (
     token_file_credentials,
 )
 from proxy.service_url import TLS
+from proxy.views.metrics import CertificatesSummary
 
 if TYPE_CHECKING:
+    from proxy.aio.tls import TlsWatch
     from proxy.config.broker import Broker
     from proxy.config.settings import Config
 
@@ -79,6 +81,17 @@ class Certificates:
     def broker_context(self) -> ssl.SSLContext | None:
         """For brokers' own protocol."""
         return None if self.broker is None else self.broker.context
+
+
+    def summary(self, watch: TlsWatch) -> CertificatesSummary:
+        """When those expire that others see, and how reading them again goes."""
+        shown = {"clients": self.clients, "brokers": self.broker, "brokers_as_proxy": self.proxy_role}
+        if self.replicas is not None:
+            shown["replicas"] = self.replicas.accepts
+        expire_at_s = {name: files.not_after_s for name, files in shown.items() if files is not None}
+        return CertificatesSummary(
+            {name: at_s for name, at_s in expire_at_s.items() if at_s is not None}, watch.well, watch.reloads
+        )
 
 
 def credentials(config: Config) -> CredentialsProvider:

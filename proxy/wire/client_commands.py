@@ -30,6 +30,11 @@ BODIES: Final[dict[int, str]] = {
 """Command type to the name of its body."""
 
 
+def command_name(kind: int) -> str:
+    """Name a command type; a newer number has none."""
+    return _T.Type.Name(kind) if kind in _T.Type.values() else f"command type {kind}"
+
+
 def body_of(command: pb.BaseCommand) -> Any:
     """Return the body that the command's type calls for."""
     return getattr(command, BODIES[command.type])
@@ -173,3 +178,16 @@ def close_frame(kind: int, owner_id: int) -> bytes:
     """CLOSE_PRODUCER or CLOSE_CONSUMER as a broker sends it: the client looks the topic up and comes back."""
     close = commands.close_producer if kind == _T.CLOSE_PRODUCER else commands.close_consumer
     return close(owner_id, UNASKED)
+
+
+def without_schema(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
+    """What is kept of a SUBSCRIBE once it is answered: the broker has judged its schema, which may have megabytes.
+
+    Copied twice, since protobuf frees the memory of a message as a whole, and not that of a field which is cleared. The
+    command itself is left as it is: another may be made of it.
+    """
+    cleared, kept = pb.CommandSubscribe(), pb.CommandSubscribe()
+    cleared.CopyFrom(command)
+    cleared.ClearField("schema")
+    kept.CopyFrom(cleared)
+    return kept

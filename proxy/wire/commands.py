@@ -138,15 +138,26 @@ def ack_up_to(consumer_id: int, ledger: int, entry: int) -> bytes:
     return encode_command(command)
 
 
-def ack_response(consumer_id: int, request_id: int, code: ServerError | None = None, message: str = "") -> bytes:
+def ack_response(consumer_id: int, asked: CommandAck, code: ServerError | None = None, message: str = "") -> bytes:
     """Answers an ACK that has a request id: done, or not done for the reason of `code`."""
     command = BaseCommand(type=BaseCommand.ACK_RESPONSE)
     body = command.ackResponse
     body.consumer_id = consumer_id
-    body.request_id = request_id
+    body.request_id = asked.request_id
+    if asked.HasField("txnid_least_bits"):
+        body.txnid_least_bits = asked.txnid_least_bits
+    if asked.HasField("txnid_most_bits"):
+        body.txnid_most_bits = asked.txnid_most_bits
     if code is not None:
         body.error = code
         body.message = message
+    return encode_command(command)
+
+
+def reached_end_of_topic(consumer_id: int) -> bytes:
+    """Nothing more will come, ever."""
+    command = BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC)
+    command.reachedEndOfTopic.consumer_id = consumer_id
     return encode_command(command)
 
 

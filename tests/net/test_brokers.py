@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from proxy.errors import KeylineError, LimitExceeded, UpstreamError, UpstreamUnavailable
 from proxy.net.broker.connection import BrokerConnection
-from proxy.net.broker.directory import Brokers
-from proxy.net.broker.probe import INTERVAL_S, BrokerProbe
+from proxy.net.broker.directory import CHECK_S, BrokerProbe, Brokers
 from proxy.net.broker.settings import BrokerSettings
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import SETTINGS, T, connected, error, lookup_answer, shake_hands, written
@@ -310,15 +309,15 @@ def test_the_probe_asks_again_and_keeps_the_last_answer() -> None:
     probe.start()
     bench.connector.last.refuse("connection refused")
     reasons.append(probe.unreachable_because)
-    bench.clock.advance(INTERVAL_S)
+    bench.clock.advance(CHECK_S)
     transport = shake_hands(bench.connector.last)
     reasons.append(probe.unreachable_because)
     transport.lose("reset")
-    bench.clock.advance(INTERVAL_S)
+    bench.clock.advance(CHECK_S)
     bench.connector.last.refuse("no route to host")
     reasons.append(probe.unreachable_because)
     probe.stop()
-    bench.clock.advance(10 * INTERVAL_S)
+    bench.clock.advance(10 * CHECK_S)
     assert len(bench.connector.attempts) == 3
     assert [str(reason).rpartition(": ")[2] for reason in reasons] == [
         "no broker was reached yet",

@@ -16,7 +16,7 @@ from tests.net.websocket_rig import LEDGER, T, WebsocketRig, id_of, numbered, si
 def answer(ack: pb.CommandAck, error: str | None = None) -> bytes:
     """What a subscription says of an ACK."""
     code = None if error is None else pb.UnknownError
-    return commands.ack_response(ack.consumer_id, ack.request_id, code, error or "")
+    return commands.ack_response(ack.consumer_id, ack, code, error or "")
 
 
 def places(ack: pb.CommandAck) -> list[tuple[int, int, list[int]]]:

@@ -156,7 +156,7 @@ class BrokerSession:
         if consumer is None:
             if not body.HasField("request_id"):
                 return b""
-            return commands.ack_response(body.consumer_id, body.request_id, pb.ConsumerNotFound, "no such consumer")
+            return commands.ack_response(body.consumer_id, body, pb.ConsumerNotFound, "no such consumer")
         for place in body.message_id:
             consumer.cluster.storage.acknowledge(place)
             consumer.cluster.acked()
@@ -164,7 +164,7 @@ class BrokerSession:
             if entry is not None and not entry.unacked:
                 entry.held = False
                 del consumer.pending[place.ledgerId, place.entryId]
-        return commands.ack_response(body.consumer_id, body.request_id)
+        return commands.ack_response(body.consumer_id, body)
 
     def _close_consumer(self, body: Any) -> bytes:
         self._remove(lambda consumer: consumer.session is self and consumer.consumer_id == body.consumer_id)
@@ -306,7 +306,7 @@ def _body(command: pb.BaseCommand) -> Any:
 def _refusal(command: pb.BaseCommand, code: int, message: str) -> bytes:
     body = _body(command)
     if command.type == T.ACK:
-        return commands.ack_response(body.consumer_id, body.request_id, code, message)  # type: ignore[arg-type]
+        return commands.ack_response(body.consumer_id, body, code, message)  # type: ignore[arg-type]
     if command.type == T.SEND:
         wrong = pb.CommandSendError(producer_id=body.producer_id, sequence_id=body.sequence_id, message=message)
         wrong.error = code  # type: ignore[assignment]

@@ -23,18 +23,18 @@ import structlog
 
 from proxy.errors import KeylineError, UpstreamUnavailable
 from proxy.net.broker.handshake import auth_response_frame, connect_frame
-from proxy.net.broker.producer_routes import ProducerRoutes
 from proxy.net.broker.requests import REPLY_FIELDS, Answered, Requests, refusal_in, request_id_of
-from proxy.net.broker.routes import ConsumerRoutes
+from proxy.net.broker.routes import ConsumerRoutes, ProducerRoutes
 from proxy.net.broker.statistics import State
 from proxy.net.keep_alive import KeepAlive, Verdict
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import command_name
 from proxy.wire.errors import FrameError
 from proxy.wire.messages import USUAL_MESSAGE_START, parse_message
 
 if TYPE_CHECKING:
-    from proxy.net.broker.settings import BrokerSettings, BrokerTarget
+    from proxy.net.broker.settings import BrokerSettings, BrokerTarget, Credentials
     from proxy.net.ports import Clock, Timer, Transport, UpstreamConsumer, UpstreamProducer
 
 TICK_S: Final = 1.0
@@ -164,12 +164,7 @@ class BrokerConnection:
             return
         self._transport = transport
         self._state = State.HANDSHAKE
-        try:
-            credentials = self._settings.credentials()
-        except KeylineError as error:
-            self._abort(error)
-            return
-        transport.write(connect_frame(self.target, self._settings.client_version, credentials))
+        self._introduce(partial(connect_frame, self.target))
 
     def received(self, data: bytes) -> None:
         """Take bytes; the hot path."""
@@ -250,7 +245,7 @@ class BrokerConnection:
         self._log.warning(
             "broker reply unmatched",
             request_id=request_id,
-            type=_type_name(command.type),
+            type=command_name(command.type),
             error=str(refusal) if refusal is not None else None,
         )
 
@@ -271,12 +266,16 @@ class BrokerConnection:
         self._ready(self)
 
     def _challenge(self, _command: pb.BaseCommand) -> None:
+        self._introduce(auth_response_frame)
+
+    def _introduce(self, frame: Callable[[str, Credentials | None], bytes]) -> None:
+        """Send the frame that has fresh credentials; without these the connection is of no use."""
         try:
             credentials = self._settings.credentials()
         except KeylineError as error:
             self._abort(error)
-            return
-        self.send(auth_response_frame(self._settings.client_version, credentials))
+        else:
+            self.send(frame(self._settings.client_version, credentials))
 
     def _ping(self, _command: pb.BaseCommand) -> None:
         self.send(commands.pong())
@@ -309,8 +308,7 @@ class BrokerConnection:
     def _unknown(self, kind: int) -> None:
         if kind not in self._unknown_types:
             self._unknown_types.add(kind)
-            name = _type_name(kind)
-            self._log.warning("unknown broker command ignored", type=name)
+            self._log.warning("unknown broker command ignored", type=command_name(kind))
 
     @staticmethod
     def _handlers() -> dict[int, Callable[[BrokerConnection, pb.BaseCommand], None]]:
@@ -396,10 +394,3 @@ def _call_each(calls: list[Callable[[], None]]) -> None:
             failure = failure or error
     if failure is not None:
         raise failure
-
-
-def _type_name(command_type: int) -> str:
-    try:
-        return pb.BaseCommand.Type.Name(command_type)
-    except ValueError:
-        return str(command_type)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core.positions import is_packable, pack, unpack
-from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.errors import UpstreamUnavailable, broker_code
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import MetadataError
@@ -210,8 +210,7 @@ class GatewayConsumer:
                 self._permits += piece
 
     def _fail(self, error: Exception) -> None:
-        if isinstance(error, UpstreamError):
-            self.error_code = error.wire_code
+        self.error_code = broker_code(error)
         self._lose(str(error))
 
     def _lose(self, reason: str) -> None:

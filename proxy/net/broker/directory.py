@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -26,33 +26,19 @@ from proxy.net.broker.lookup import Lookup, connect_to_first
 from proxy.net.broker.pool import BrokerPool
 from proxy.net.broker.settings import BrokerSettings, BrokerTarget
 from proxy.net.broker.statistics import BrokersStatistics, State
+from proxy.net.countdown import after_all
 
 if TYPE_CHECKING:
     from proxy.net.broker.connection import BrokerConnection
-    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Connector
+    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Connector, Timer
 
 log = structlog.get_logger("keyline.brokers")
 
 _STOPPING = "the gateway is stopping"
+CHECK_S: Final = 2.0
+"""Pause between an answer of `BrokerProbe` and its next question."""
 
 Found = Callable[["BrokerLink | Exception"], None]
-
-
-def _nothing() -> None:
-    """There was no connection to wait for."""
-
-
-def _the_last_of(count: int, call: Callable[[], None]) -> Callable[[], None]:
-    """Calls it when it was called so often itself."""
-    left = count
-
-    def one_less() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            call()
-
-    return one_less
 
 
 def _untold(_service_url: str) -> None:
@@ -152,7 +138,7 @@ class Brokers:
         `gone` is called when the last connection is closed, perhaps at once.
         """
         self._closed = True
-        one_gone = _the_last_of(len(self._pools), gone)
+        one_gone = after_all(len(self._pools), gone)
         for pool in self._pools:
             pool.close(_STOPPING, one_gone)
 
@@ -177,3 +163,45 @@ class Brokers:
             self._service_urls = (*self._service_urls[1:], self._service_urls[0])  # the next asks another one first
         for _, found in waiting:
             found(result)
+
+
+class BrokerProbe:
+    """Checks periodically whether a broker can be reached, for the readiness check; keeps the last answer.
+
+    A check succeeds with an open connection, so it costs nothing in the normal case, and lookups use the connection.
+    """
+
+    def __init__(self, brokers: Brokers, clock: Clock) -> None:
+        """Ask nothing before `start`."""
+        self._brokers = brokers
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._stopped = False
+        self.unreachable_because: str | None = "no broker was reached yet"
+        """Why not, in words; None while the last answer was good."""
+
+    def start(self) -> None:
+        """Ask for the first time."""
+        self._ask()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ask(self) -> None:
+        if not self._stopped:
+            self._brokers.check(self._answered)
+
+    def _answered(self, error: KeylineError | None) -> None:
+        if self._stopped:
+            return
+        reason = str(error) if error is not None else None
+        if reason != self.unreachable_because:
+            if reason is None:
+                log.info("brokers reached")
+            else:
+                log.warning("brokers not reached", reason=reason)
+        self.unreachable_because = reason
+        self._timer = self._clock.call_later(CHECK_S, self._ask)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.errors import UpstreamUnavailable, broker_code
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.dead_letters import Published, tail_of
@@ -24,6 +24,7 @@ from proxy.wire.frames import encode_command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.errors import UpstreamError
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock
 
 
@@ -195,8 +196,7 @@ class GatewayProducer:
         self._link.request(lambda request_id: commands.close_producer(self._id, request_id), _ignore)
 
     def _fail(self, error: Exception) -> None:
-        if isinstance(error, UpstreamError):
-            self.error_code = error.wire_code
+        self.error_code = broker_code(error)
         self._lose(str(error))
 
     def _lose(self, reason: str) -> None:

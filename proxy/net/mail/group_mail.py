@@ -32,7 +32,7 @@ def topic_of_all(namespace: str) -> str:
 
 
 class PulsarGroupMail:
-    """Implements `group_ports.GroupMail`."""
+    """All messages of one replica's groups. Implements `group.ports.GroupMail`."""
 
     def __init__(
         self, namespace: str, replica: str, brokers: BrokerDirectory, clock: Clock, hear: Callable[[bytes], None]
@@ -93,3 +93,39 @@ class PulsarGroupMail:
                 del self._outboxes[topic]
                 outbox.close()
         self._tidying = self._clock.call_later(UNUSED_S_MAX, self._tidy)
+
+
+class PulsarSharedMail:
+    """One topic on which every replica hears what any of them says. Implements `rivals.SharedMail`."""
+
+    def __init__(self, topic: str, replica: str, brokers: BrokerDirectory, clock: Clock) -> None:
+        """`replica` is the unique name of this replica's subscription."""
+        self._topic = topic
+        self._replica = replica
+        self._brokers = brokers
+        self._clock = clock
+        self._inbox: MailInbox | None = None
+        self._outbox: MailOutbox | None = None
+
+    @property
+    def ready(self) -> bool:
+        """As the port says."""
+        return self._outbox is not None and self._outbox.ready
+
+    def open(self, hear: Callable[[bytes], None]) -> None:
+        """As the port says."""
+        self._inbox = MailInbox(self._topic, self._replica, self._brokers, self._clock, hear)
+        self._inbox.open()
+        self._outbox = MailOutbox(self._topic, self._brokers, self._clock)
+
+    def send(self, data: bytes) -> None:
+        """As the port says."""
+        assert self._outbox is not None
+        self._outbox.send(data)
+
+    def close(self) -> None:
+        """As the port says."""
+        if self._inbox is not None:
+            self._inbox.close()
+        if self._outbox is not None:
+            self._outbox.close()

@@ -139,6 +139,14 @@ def stay_here(answer: pb.CommandLookupTopicResponse, broker: ServiceUrl, *, behi
         answer.brokerServiceUrlTls = url
 
 
+def without_assigned_broker(command: pb.BaseCommand) -> pb.BaseCommand:
+    """Take out of a close which broker has the topic now: some clients would connect to it, and all can look it up."""
+    body = command.close_producer if command.type == _T.CLOSE_PRODUCER else command.close_consumer
+    body.ClearField("assignedBrokerServiceUrl")
+    body.ClearField("assignedBrokerServiceUrlTls")
+    return command
+
+
 def _fail(answer: pb.CommandLookupTopicResponse, message: str) -> None:
     """Turn an answer into a failure that makes the client try again."""
     request_id = answer.request_id

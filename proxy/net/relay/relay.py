@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.errors import LimitExceeded, UpstreamUnavailable
 from proxy.net.relay.closing import RelayClosing
 from proxy.net.relay.leg import UpstreamLeg
-from proxy.net.relay.lookups import RelayedLookups
+from proxy.net.relay.lookups import RelayedLookups, without_assigned_broker
 from proxy.net.relay.redirects import RedirectedLookups
 from proxy.net.relay.request_queue import RequestQueue
 from proxy.net.relay.requests import OWN_REQUESTS, RelayedRequests
@@ -36,7 +36,7 @@ from proxy.net.relay.route import topic_of
 from proxy.net.relay.statistics import RelayStatistics
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import CLOSURES, body_of, parse_as, refusal_frame
+from proxy.wire.client_commands import CLOSURES, parse_as, refusal_frame
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
@@ -271,14 +271,15 @@ class Relay:
             producer = command.type == _T.CLOSE_PRODUCER
             if producer and not self._client.relay_producer_closed(command.close_producer.producer_id):
                 return
-            self._deliver(frames.encode_command(_without_assigned_broker(command)))
+            self._deliver(frames.encode_command(without_assigned_broker(command)))
         elif command.type == _T.LOOKUP_RESPONSE:
             self._lookups.answered(command, self._route.broker)
         else:
             pending = self._requests.answered(command)
             if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
                 self._leg.expect_ack_receipts(False)
-            if command.type == _T.END_TXN_RESPONSE and pending is not None and _has_ended(pending, body_of(command)):
+            ends = command.type == _T.END_TXN_RESPONSE
+            if ends and pending is not None and pending.has_ended(command.endTxnResponse):
                 self._client.relay_transaction_ended(pending.body)
             if pending is None and command.type == _T.PRODUCER_SUCCESS:
                 return  # of one that was closed: its client knows, or waits on if the gateway has closed it
@@ -390,25 +391,3 @@ class Relay:
             self.open()
         elif self._state is RelayState.ASKING:
             self._ask_for_target()
-
-
-def _has_ended(pending: Pending, response: pb.CommandEndTxnResponse) -> bool:
-    """Whether the coordinator did what was asked for, for this transaction.
-
-    A client may use a request id twice: then the answer for its own transaction must not pass for that of another's.
-    """
-    request = pending.body
-    return (
-        pending.kind == _T.END_TXN
-        and not response.HasField("error")
-        and request.txnid_most_bits == response.txnid_most_bits
-        and request.txnid_least_bits == response.txnid_least_bits
-    )
-
-
-def _without_assigned_broker(command: pb.BaseCommand) -> pb.BaseCommand:
-    """Take out which broker has the topic now: some clients would connect there directly; all can look it up."""
-    body = command.close_producer if command.type == _T.CLOSE_PRODUCER else command.close_consumer
-    body.ClearField("assignedBrokerServiceUrl")
-    body.ClearField("assignedBrokerServiceUrlTls")
-    return command

@@ -58,6 +58,18 @@ class Pending(NamedTuple):
     creation: int | None = None
     """Of a CLOSE_PRODUCER, the request id of its producer's PRODUCER if that had no answer yet."""
 
+    def has_ended(self, ended: pb.CommandEndTxnResponse) -> bool:
+        """Whether this asked for the end of a transaction, and the coordinator answers that it has done so.
+
+        A client may use a request id twice: the answer for its own transaction must not pass for that of another's.
+        """
+        return (
+            self.kind == _T.END_TXN
+            and not ended.HasField("error")
+            and self.body.txnid_most_bits == ended.txnid_most_bits
+            and self.body.txnid_least_bits == ended.txnid_least_bits
+        )
+
 
 class RelayedRequests:
     """Pure bookkeeping of one client's relay."""

@@ -19,7 +19,7 @@ from proxy.net.session.statistics import EndCause
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.by_hand import PAYS, plain_ack
-from proxy.wire.client_commands import DATA, REQUESTS, body_of, parse_as, peek_consumer_id
+from proxy.wire.client_commands import DATA, REQUESTS, body_of, command_name, parse_as, peek_consumer_id
 from proxy.wire.topic_names import persistent_topic
 
 if TYPE_CHECKING:
@@ -217,8 +217,3 @@ _TO_WORKER: Final[dict[int, Callable[[WorkerPort, Any], None]]] = {
     _T.CONSUMER_STATS: lambda port, body: port.consumer_stats(body),
 }
 """Requests that name a consumer, and go to its worker if there is one."""
-
-
-def command_name(kind: int) -> str:
-    """Name a command type; a newer number has none."""
-    return _T.Type.Name(kind) if kind in _T.Type.values() else f"command type {kind}"

@@ -29,11 +29,11 @@ from proxy.net.session.client_principal import Expiry
 from proxy.net.session.identity import introduced
 from proxy.net.session.liveness import Liveness
 from proxy.net.session.parts import ClientParts, make_parts
-from proxy.net.session.router import Violation, command_name
+from proxy.net.session.router import Violation
 from proxy.net.session.statistics import NOT_AT_FAULT, EndCause, SessionStatistics
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import DATA, error_frame, parse_as
+from proxy.wire.client_commands import DATA, command_name, error_frame, parse_as
 from proxy.wire.errors import FrameError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import structlog
 
 from proxy.core.positions import is_packable, pack
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
-from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.errors import UpstreamUnavailable, broker_code
 from proxy.net.broker.consumer import close_at
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -270,7 +270,7 @@ class SubscriptionUpstream:
     def _contended(self, error: Exception) -> bool:
         """Whether another replica's consumer has our slots still: it goes, or the broker finds it gone."""
         sticky = self._template.keySharedMeta.keySharedMode == pb.STICKY
-        return sticky and isinstance(error, UpstreamError) and error.wire_code == pb.ConsumerAssignError
+        return sticky and broker_code(error) == pb.ConsumerAssignError
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
         self._end(UpstreamState.BACKING_OFF)

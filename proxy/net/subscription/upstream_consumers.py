@@ -1,10 +1,9 @@
 """Upstream consumers of a subscription: their permits, what comes in by them, and their recovery after a loss.
 
 A subscription has one for all its keys; one that a group of replicas shares has one for each stream that is leased to
-this replica: none at first, and none again when all went to others, while its workers stay. Whatever must not be mixed
-between two of them is here: the permits that each was granted, the run of entries that is being read, and how far each
-has got in coming back after a loss. What is told of all of them in one word is a summary: sums, and the state and the
-error of the first that is not ready.
+this replica: none at first, and none again when all went to others, while its workers stay. `UpstreamConsumer` has what
+is separate for each: its permits, the run of entries that is being read, and its progress in coming back after a loss.
+`UpstreamConsumers` sums them up; its state and error are those of the first that is not ready.
 
 Source: design section 5; EIP-0028, "Session Side".
 """
@@ -17,6 +16,7 @@ import structlog
 
 from proxy.core import reposition
 from proxy.core.upstream_window import UpstreamWindow
+from proxy.net.countdown import after_all
 from proxy.net.subscription.receiving import Receiving
 from proxy.net.subscription.upstream import SubscriptionUpstream, UpstreamState
 from proxy.wire import commands
@@ -299,17 +299,11 @@ class UpstreamConsumers:
     def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
         """End all of them for good; `done` when each is, see `UpstreamConsumer.close`. They stay here, closed."""
         consumers = list(self)
-        left = len(consumers) + 1
-
-        def one_less() -> None:
-            nonlocal left
-            left -= 1
-            if not left and done is not None:
-                done()
-
+        one_closed = None if done is None else after_all(len(consumers) + 1, done)
         for consumer in consumers:
-            consumer.close(one_less, tell_broker=tell_broker)
-        one_less()
+            consumer.close(one_closed, tell_broker=tell_broker)
+        if one_closed is not None:
+            one_closed()
 
     def bound(self, settings: SubscriptionSettings) -> None:
         """An operator changed the subscription's limits."""

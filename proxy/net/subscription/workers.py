@@ -18,6 +18,7 @@ from proxy.net.subscription.refusals import code_of, error_frame, refuse, refuse
 from proxy.net.subscription.transactions import too_many
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import without_schema
 from proxy.wire.frames import encode_command
 from proxy.wire.messages import in_epoch
 
@@ -109,7 +110,7 @@ class SubscribedWorker:
             self._answered = True
             self.tell(commands.success(self.command.request_id))
             if self.command.HasField("schema"):
-                self.command = _without_schema(self.command)
+                self.command = without_schema(self.command)
 
     def refuse(self, error: Exception) -> None:
         """The client's SUBSCRIBE fails here, unless it has gone already."""
@@ -144,9 +145,7 @@ class SubscribedWorker:
 
     def tell_end_of_topic(self) -> None:
         """Nothing more will come, ever."""
-        end = pb.CommandReachedEndOfTopic(consumer_id=self.link.consumer_id)
-        kind = pb.BaseCommand.REACHED_END_OF_TOPIC
-        self.tell(encode_command(pb.BaseCommand(type=kind, reachedEndOfTopic=end)))
+        self.tell(commands.reached_end_of_topic(self.link.consumer_id))
 
     def lost(self, reason: str) -> None:
         """The client's connection is gone."""
@@ -297,17 +296,9 @@ class SubscribedWorker:
             self._state.monitor.acked(worker, key, unacked)
 
     def _answer_ack(self, command: pb.CommandAck, error: Exception | None) -> None:
-        if not command.HasField("request_id"):
-            return
-        response = pb.CommandAckResponse(consumer_id=self.link.consumer_id, request_id=command.request_id)
-        if command.HasField("txnid_least_bits"):
-            response.txnid_least_bits = command.txnid_least_bits
-        if command.HasField("txnid_most_bits"):
-            response.txnid_most_bits = command.txnid_most_bits
-        if error is not None:
-            response.error = code_of(error)
-            response.message = str(error)
-        self.tell(encode_command(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response)))
+        if command.HasField("request_id"):
+            code = None if error is None else code_of(error)
+            self.tell(commands.ack_response(self.link.consumer_id, command, code, str(error)))
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         """Some messages again, or all; with an epoch, all but some."""
@@ -408,16 +399,3 @@ def _key_of(place: pb.MessageIdData) -> int:
     """Pending key of what a client names; something no worker holds if it names nothing possible."""
     ledger, entry = place.ledgerId, place.entryId
     return pack(ledger, entry) if is_packable(ledger, entry) else delivery_key(ledger, entry, -1)
-
-
-def _without_schema(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
-    """What is kept of a SUBSCRIBE once it is answered: its schema, which the broker has judged, may have megabytes.
-
-    Copied twice, since protobuf frees the memory of a message as a whole, and not that of a field which is cleared. The
-    command itself is left as it is: another may be made of it.
-    """
-    cleared, kept = pb.CommandSubscribe(), pb.CommandSubscribe()
-    cleared.CopyFrom(command)
-    cleared.ClearField("schema")
-    kept.CopyFrom(cleared)
-    return kept

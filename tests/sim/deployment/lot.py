@@ -94,13 +94,13 @@ class Lot(OwnTopic):
     def acknowledge(self, reader: Reader, body: pb.CommandAck) -> bytes:
         """As the base says, one by one."""
         if not reader.durable:
-            return commands.ack_response(reader.consumer_id, body.request_id)
+            return commands.ack_response(reader.consumer_id, body)
         for place in body.message_id:
             if place.entryId not in self._acked:
                 self._acked.add(place.entryId)
                 self._latest.append(place.entryId)
                 self._check(self._numbers.get(place.entryId, ()))
-        return commands.ack_response(reader.consumer_id, body.request_id)
+        return commands.ack_response(reader.consumer_id, body)
 
     def _check(self, numbers: Iterable[int]) -> None:
         for number in numbers:
