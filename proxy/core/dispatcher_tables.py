@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from proxy.core.chunked import ChunkedMessages
-from proxy.core.delivery_totals import DeliveryTotals
 from proxy.core.diversions import Diversions
 from proxy.core.draining_hashes import Change, DrainingHashes
 from proxy.core.histogram import Histogram
@@ -23,6 +22,7 @@ from proxy.core.outstanding import Outstanding
 from proxy.core.slots import SlotTable
 from proxy.core.transactions import OpenTransactions
 from proxy.core.unblocking import Unblocking
+from proxy.core.worker import DeliveryTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

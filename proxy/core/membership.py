@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from proxy.core import join_gates
 from proxy.core.acknowledgement import forget_limit, take_back
-from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.draining_hashes import Change
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.last_sent_position import last_sent_position
 from proxy.core.slots import MAX_HOLDER, SLOT_COUNT
+from proxy.core.worker import sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -95,7 +95,7 @@ class Changes:
         units = list(worker.pending.values())
         worker.pending.clear()
         self._returned += take_back(dispatcher, worker, units, self.now)
-        dispatcher.departed = sum_of((dispatcher.departed, totals_of(worker)))
+        dispatcher.departed = sum_of((dispatcher.departed, worker.totals))
         worker.outbox.clear()
         dispatcher.chunked.forget_worker(worker)
         assert worker.unacked == 0

@@ -59,21 +59,3 @@ def format_position(position: Position) -> str:
     """Return the position as Pulsar prints it, such as ``3:5`` or ``4:-1``."""
     ledger, entry = unpack(position)
     return f"{ledger}:{entry}"
-
-
-def parse(text: str) -> Position:
-    """Read what `format_position` writes.
-
-    Raises:
-        ValueError: the text is not ``<ledger>:<entry>`` within the bounds.
-    """
-    ledger_text, separator, entry_text = text.partition(":")
-    try:
-        ledger, entry = int(ledger_text), int(entry_text)
-    except ValueError:
-        separator = ""
-        ledger = entry = 0
-    if not separator or not is_packable(ledger, entry):
-        message = f"not a position: {text!r}; expected <ledger>:<entry>, such as 3:5"
-        raise ValueError(message)
-    return pack(ledger, entry)

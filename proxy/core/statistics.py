@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core.ack_lease import lease_end
-from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.last_sent_position import format_ranges, individually_sent, last_sent_position
 from proxy.core.positions import format_position
 from proxy.core.steps import in_steps
 from proxy.core.verdict import Surroundings, Verdict, diverted_slots, subscription_verdict
+from proxy.core.worker import sum_of
 from proxy.core.worker_health import WorkerHealth, checkup_steps
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def dispatcher_statistics_steps(
             listed.append(_worker_statistics(dispatcher, worker, drains, health, brief=brief))
             yield
     outstanding = dispatcher.outstanding
-    totals = sum_of([dispatcher.departed, *map(totals_of, dispatcher.workers.values())])
+    totals = sum_of([dispatcher.departed, *(worker.totals for worker in dispatcher.workers.values())])
     return DispatcherStatistics(
         ordering_mode=dispatcher.mode.value,
         paused=dispatcher.paused,

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from proxy.core.delivery_totals import DeliveryTotals, sum_of, totals_of
 from proxy.core.verdict import diverted_slots
+from proxy.core.worker import sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.core.dispatcher import Dispatcher
-    from proxy.core.worker import Worker
+    from proxy.core.worker import DeliveryTotals, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         parked_slots=len(dispatcher.diversions.parked),
         oldest_wait_since=None if oldest is None else oldest.waits_since,
         oldest_wait_slot=-1 if oldest is None else oldest.slot,
-        totals=sum_of([dispatcher.departed, *map(totals_of, workers)]),
+        totals=sum_of([dispatcher.departed, *(worker.totals for worker in workers)]),
     )
 
 
@@ -161,5 +161,5 @@ def worker_summary(dispatcher: Dispatcher, name: str, workers: Sequence[Worker])
         hash_space_share=slots / dispatcher.selector.range_size,
         draining_hashes_count=sum(worker.draining_slots for worker in workers),
         draining_hashes_cleared_total=sum(worker.draining_cleared for worker in workers),
-        totals=sum_of(map(totals_of, workers)),
+        totals=sum_of(worker.totals for worker in workers),
     )

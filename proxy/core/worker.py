@@ -3,19 +3,38 @@
 Permits are counted in messages, as granted by the worker's FLOW commands. `open` folds every reason of the worker's
 own not to send to it (socket unread, unacknowledged limit, drained by an operator) into one flag, so that the hot path
 asks one question.
+
+A worker counts for itself, on the hot path; when it leaves, its counts are added to those of the departed, so that a
+subscription's sums never fall.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.core.pace import SPAN_S, Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from proxy.core.entry import Part
+
+
+class DeliveryTotals(NamedTuple):
+    """Counts of messages, but for the bytes and for the acks of what the worker did not hold."""
+
+    sent_messages: int = 0
+    sent_bytes: int = 0
+    acked_messages: int = 0
+    redelivered_messages: int = 0
+    """Messages that workers gave back, or left behind, to be delivered once more."""
+    unknown_acks: int = 0
+
+
+def sum_of(totals: Iterable[DeliveryTotals]) -> DeliveryTotals:
+    """All together."""
+    return DeliveryTotals(*map(sum, zip(*totals, strict=True)))
 
 
 class Worker:
@@ -106,6 +125,17 @@ class Worker:
         """It acknowledges something that was sent to it at `sent_at`, and `pace_due` is over."""
         self.pace.note(self.acked_messages, now - max(self.last_acked_at, sent_at), now)
         self.pace_due = now + SPAN_S
+
+    @property
+    def totals(self) -> DeliveryTotals:
+        """Its counts so far. What lies in its outbox was counted as sent, and is left out: it may yet be withdrawn."""
+        return DeliveryTotals(
+            self.sent_messages - sum(unit.count for unit in self.outbox),
+            self.sent_bytes - sum(unit.wire_bytes for unit in self.outbox),
+            self.acked_messages,
+            self.redelivered_messages,
+            self.acks_unknown,
+        )
 
     def reconsider(self) -> bool:
         """Recompute `open`; True if the worker has just become open."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from proxy.core.acknowledgement import ack
-from proxy.core.delivery_totals import DeliveryTotals, sum_of, totals_of
 from proxy.core.summary import dispatcher_summary
+from proxy.core.worker import DeliveryTotals, sum_of
 from tests.core.test_dispatcher_rig import A, B, C, Rig
 
 
@@ -15,12 +15,12 @@ def test_what_lies_in_an_outbox_is_not_sent_yet() -> None:
     rig = Rig(c1=[A])
     worker = rig.join("c1", 10)
     rig.entries(A, 1, 2)
-    assert totals_of(worker) == DeliveryTotals()
+    assert worker.totals == DeliveryTotals()
     rig.units("c1")
-    assert totals_of(worker) == DeliveryTotals(sent_messages=2, sent_bytes=2)
+    assert worker.totals == DeliveryTotals(sent_messages=2, sent_bytes=2)
     rig.entries(A, 3)
     rig.nack("c1")
-    assert totals_of(worker) == DeliveryTotals(sent_messages=2, sent_bytes=2, redelivered_messages=2)
+    assert worker.totals == DeliveryTotals(sent_messages=2, sent_bytes=2, redelivered_messages=2)
 
 
 def test_workers_that_left_are_counted_on() -> None:

@@ -13,7 +13,6 @@ from proxy.core.positions import (
     format_position,
     is_packable,
     pack,
-    parse,
     unpack,
 )
 
@@ -39,8 +38,9 @@ def test_packed_positions_compare_as_their_pairs(left: tuple[int, int], right: t
 
 @given(pairs)
 def test_a_position_reads_back_from_its_text(pair: tuple[int, int]) -> None:
-    """`parse` undoes `format_position`."""
-    assert parse(format_position(pack(*pair))) == pack(*pair)
+    """Ledger and entry stand in it, whatever they are."""
+    ledger, entry = format_position(pack(*pair)).split(":")
+    assert (int(ledger), int(entry)) == pair
 
 
 @given(ledgers, st.integers(0, MAX_ENTRY))
@@ -67,10 +67,3 @@ def test_numbers_out_of_bounds_are_not_packed(pair: tuple[int, int]) -> None:
     assert not is_packable(*pair)
     with pytest.raises(AssertionError):
         pack(*pair)
-
-
-@pytest.mark.parametrize("text", ["", "3", "3:", ":5", "a:b", "3:5:7", "3:-2", "-1:0", f"3:{MAX_ENTRY + 1}"])
-def test_text_that_is_no_position_is_refused_with_an_example(text: str) -> None:
-    """The error says what was given and what would be right."""
-    with pytest.raises(ValueError, match="expected <ledger>:<entry>, such as 3:5"):
-        parse(text)

@@ -68,7 +68,6 @@ class Redrive:
         self._lost = lost
         self._ahead = 0
         self._ready = False
-        self.wanted_in_all = len(wanted)
         self._consumer = GatewayConsumer(subscribe, brokers, self, whole=True, permits=AHEAD_MAX).open()
 
     @property
