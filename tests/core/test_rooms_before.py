@@ -110,7 +110,7 @@ def test_an_order_of_rooms_with_the_fewest_arrows_up_is_found() -> None:
 
 def test_code_is_compared_however_it_is_set() -> None:
     """Line breaks, comments, docstrings, imports and what a class declares make no difference, and no copy."""
-    one = "import os\nclass A:\n    'Says.'\n    b: int\n    def f(self, x: int) -> int:\n        return g(x,\n            1)\n"
+    one = "import os\nclass A:\n    'Says.'\n    b: int\n    def f(self, x: int) -> int:\n        return g(x,\n  1)\n"
     two = "class A:\n    def f(self, x: int) -> int:  # why\n        return g(x, 1)\n\n    def h(self) -> None: pass\n"
     assert list(code_lines(one)) == list(code_lines(two)) != []
     assert list(code_lines("class A:\n    b: int\n    def f(self) -> None:\n        'Says.'\n")) == ["class A:"]
