@@ -78,5 +78,5 @@ BLAMED: Final = (
     gauge("keyline_blamed_worker_unacked_messages", "worker.unacked_messages", "Messages that it holds."),
     gauge("keyline_blamed_worker_waiting_messages", "worker.waiting_messages", "Messages that wait for it."),
 )
-"""For each worker that keeps messages from being worked on; at most ten of a subscription, whatever
-`metrics_workers_max` is."""
+"""For each worker that keeps messages from being worked on; at most ten of a subscription, with any
+`metrics_workers_max`."""

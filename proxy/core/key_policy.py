@@ -51,7 +51,7 @@ class KeyPolicy:
 
     @property
     def max_attempts(self) -> int:
-        """Deliveries of a message, whatever follows; 0 is no bound."""
+        """Deliveries of a message before it is parked or a dead letter; 0 is no bound."""
         return self.dead_letter_after or self.park_after
 
     def retry_after_s(self, redeliveries: int) -> float:

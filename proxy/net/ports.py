@@ -324,8 +324,8 @@ class BrokerDirectory(Protocol):
 class Brokers(BrokerDirectory, Protocol):
     """Three sets of connections to the same brokers, so that what stops one stops no other.
 
-    `locate` itself leads to the connections for what the gateway needs answered whatever its clients do: lookups, and
-    what replicas say and store. They are always read.
+    `locate` itself leads to the connections for what the gateway always needs answered: lookups, and what replicas say
+    and store. They are always read.
     """
 
     @property

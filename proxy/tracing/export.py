@@ -111,7 +111,7 @@ class SpanExport:
             spans: list[ReadableSpan] = [span for passage in passages for span in self._maker.spans(passage)]
             if spans and self._exporter.export(spans) is not SpanExportResult.SUCCESS:
                 problem = "the collector did not take them"
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next ones are tried
+        except Exception as error:  # noqa: BLE001 - any fault of the exporter: the next ones are tried
             problem = f"{type(error).__name__}: {error}"
         if problem:
             self.counters.failed_total += len(passages)

@@ -164,7 +164,7 @@ class Admin(AdminView):
         return self.reloads(by)
 
     def _check_limits(self, key: Key, wanted: LimitsWanted, named: Collection[str]) -> None:
-        """The configuration's relations for the same settings, whatever workers ask for.
+        """Apply the configuration's relations between these settings; what workers ask for does not count.
 
         They may be broken by what was ordered before, if the configuration has changed since: then that is said.
         """

@@ -1,7 +1,7 @@
 """The two commonest reads by hand, for where this is compiled: the key of a plain entry, and an ACK of whole entries.
 
 Problem: compiled, most of what is left of a message's cost is protobuf's: objects for commands, and a look-up for each
-field. Rule: what clients usually write is read byte by byte, and whatever is not exactly that (another order, an
+field. Rule: what clients usually write is read byte by byte, and all that is not exactly that (another order, an
 unknown field, a number in more bytes than any has, a batch) is None here and protobuf's to read. So nothing is refused
 or understood here that protobuf would not; `tests/fuzz` compares them. Interpreted, this costs more than protobuf does,
 so callers ask `PAYS` first.

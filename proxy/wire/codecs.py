@@ -116,7 +116,7 @@ def _inflate(decoder: "zlib._Decompress", payload: bytes | memoryview, size: int
 
 def _decode_zstd(payload: bytes | memoryview, size: int) -> bytes:
     try:
-        # A frame's own size would be allocated whatever the limit is, so it has to agree first.
+        # A frame's own size would be allocated even beyond the limit, so it has to agree first.
         declared = zstandard.get_frame_parameters(payload).content_size
         if declared not in {size, zstandard.CONTENTSIZE_UNKNOWN}:
             raise _wrong_size(f"a frame of {declared} bytes", ZSTD, size)

@@ -275,4 +275,4 @@ class PulseConnection:
 
 
 def _nothing(_replica: str) -> None:
-    """Nobody wants to hear of it."""
+    """Ignores the news."""

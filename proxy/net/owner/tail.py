@@ -4,7 +4,7 @@ Every replica has a reader of its own, so that the leader need not know the read
 record, which says everything; what was before it is not read again, however long the topic has become.
 
 Each consumer has a name of its own: one with the name of another that is just closing may be told nothing at all (seen
-on 4.2.4, "Cursor is closing"). And whatever a leader tells its sessions is in the topic before: so a session that has
+on 4.2.4, "Cursor is closing"). And all that a leader tells its sessions is in the topic before: so a session that has
 been told more than the reader has read knows that the reader is behind; if it stays so, the reader begins anew.
 """
 

@@ -92,7 +92,7 @@ class Admission:
         self.model = first
         """What our consumers are made of: the first worker's SUBSCRIBE, or of a group's the first that was let in."""
         self.held = False
-        """Whether all wait, whatever the broker says: what is parked is not known yet."""
+        """Whether all wait, even those that the broker permits: what is parked is not known yet."""
         self._stages: dict[SubscribedWorker, Stage] = {}
         """In the order they came; who was probed stands behind those that came by then."""
         self._gone = 0

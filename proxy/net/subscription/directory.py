@@ -72,7 +72,7 @@ class Subscriptions:
         self.new_assignment: Callable[[Subscription], Assignment] | None = None
         """Gives a subscription that is shared its part in the group."""
         self.ownership: Ownership | None = None
-        """Says which subscriptions this replica owns; None where it owns whatever comes."""
+        """Says which subscriptions this replica owns; None where it owns all of them."""
         self._durations = AllDurations()
         self.ended_total = 0
         """Subscriptions that have ended."""

@@ -195,5 +195,5 @@ def _properties(pairs: Iterable[Any]) -> dict[str, str]:
 
 
 def _text(data: Any) -> str:
-    """A field of type string: bytes, whatever its type says, if it is no UTF-8."""
+    """A field of type string, which protobuf gives as bytes if it is no UTF-8."""
     return data if isinstance(data, str) else data.decode(errors="replace")
