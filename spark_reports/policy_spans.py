@@ -1,8 +1,8 @@
 """What was asked of keys and workers, and when: read from the journal's events, for the audit of policies.
 
-Few rows, however much was delivered: so they are put together here, alike for both engines. All times are of a run's own
-clock. A run without such events asked for nothing, as far as the journal tells; journals of schema version 2 and older
-have none, so that nothing of them is judged by a policy.
+Few rows, even of a long run: so they are put together here, alike for both engines. All times are of a run's own clock.
+A run without such events asked for nothing, as far as the journal tells; journals of schema version 2 and older have
+none, so that nothing of them is judged by a policy.
 """
 
 from __future__ import annotations

@@ -82,7 +82,6 @@ class Certificates:
         """For brokers' own protocol."""
         return None if self.broker is None else self.broker.context
 
-
     def summary(self, watch: TlsWatch) -> CertificatesSummary:
         """When those expire that others see, and how reading them again goes."""
         shown = {"clients": self.clients, "brokers": self.broker, "brokers_as_proxy": self.proxy_role}

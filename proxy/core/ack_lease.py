@@ -51,7 +51,7 @@ def overdue(dispatcher: Dispatcher, now: float) -> list[Worker]:
 
 
 def next_look(dispatcher: Dispatcher, now: float) -> float | None:
-    """When to call `overdue` again: no lease ends before, also of what is sent until then. None without leases or workers.
+    """When to call `overdue` again: no lease ends before, new ones included. None without leases or workers.
 
     What is sent later ends later than a lease from now.
     """
