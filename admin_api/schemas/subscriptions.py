@@ -107,13 +107,8 @@ class Worker(BaseModel):
 class Dispatcher(BaseModel):
     """What the subscription decides by."""
 
-    ordering_mode: Literal["draining_hashes", "last_sent_position", "unordered"]
     paused: bool
-    workers: list[Worker]
-    workers_count: int
     unacked_messages: int
-    sent_messages: int = Field(description="Since it began, workers that have left included.")
-    acked_messages: int = Field(description="Likewise.")
     outstanding_entries: int
     held_bytes: int
     waiting_messages: int
@@ -136,6 +131,11 @@ class Dispatcher(BaseModel):
         description="Slots that wait until the dead letter or parking topic has confirmed one of their messages."
     )
     parked_slots: int = Field(description="Slots whose messages go to the parking topic.")
+    ordering_mode: Literal["draining_hashes", "last_sent_position", "unordered"]
+    workers: list[Worker]
+    workers_count: int
+    sent_messages: int = Field(description="Since it began, workers that have left included.")
+    acked_messages: int = Field(description="Likewise.")
     last_sent_position: str | None
     individually_sent_positions: str
     oldest_wait_since: float | None
@@ -154,7 +154,7 @@ class HandOver(BaseModel):
 
 
 class KeptOutWorker(BaseModel):
-    """A worker that owns no slots, whatever its client does."""
+    """A worker that owns no slots, connected or not."""
 
     name: str
     address: str | None = Field(description="Null if it is not connected.")
@@ -167,17 +167,10 @@ class Subscription(BaseModel):
 
     topic: str
     subscription: str
-    now: float
-    key_shared_mode: Literal["AUTO_SPLIT", "STICKY"]
     upstream_state: str
     upstream_connects: int
-    upstream_error: str
     upstream_permits: int = Field(description="Granted to the broker and not used yet.")
     joining: int
-    addresses: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
-        description="Consumer name and client address."
-    )
-    kept_out: list[KeptOutWorker] = Field(description="Excluded or quarantined workers, connected or not; at most 100.")
     acks_refused: int
     ack_leases_lost: int = Field(description="Workers whose consumer was closed because they held a message too long.")
     ack_lease_extensions: int = Field(description="Times that a worker asked for more time.")
@@ -196,6 +189,13 @@ class Subscription(BaseModel):
     opening_messages: int = Field(description="Messages that wait until they, or what came before them, are opened.")
     opening_bytes: int
     budget_stops: int
+    now: float
+    key_shared_mode: Literal["AUTO_SPLIT", "STICKY"]
+    upstream_error: str
+    addresses: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+        description="Consumer name and client address."
+    )
+    kept_out: list[KeptOutWorker] = Field(description="Excluded or quarantined workers, connected or not; at most 100.")
     hand_over_count: int
     hand_overs: list[HandOver]
     group: GroupSummary | None = Field(description="This replica's member of its group; null if it is not shared.")

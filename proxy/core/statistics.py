@@ -13,7 +13,8 @@ from proxy.core.ack_lease import lease_end
 from proxy.core.last_sent_position import format_ranges, individually_sent, last_sent_position
 from proxy.core.positions import format_position
 from proxy.core.steps import in_steps
-from proxy.core.verdict import Surroundings, Verdict, diverted_slots, subscription_verdict
+from proxy.core.summary import DispatcherCounts, dispatcher_counts
+from proxy.core.verdict import Surroundings, Verdict, subscription_verdict
 from proxy.core.worker import sum_of
 from proxy.core.worker_health import WorkerHealth, checkup_steps
 
@@ -69,43 +70,16 @@ class WorkerStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class DispatcherStatistics:
+class DispatcherStatistics(DispatcherCounts):
     """One subscription."""
 
     ordering_mode: str
-    paused: bool
     workers: tuple[WorkerStatistics, ...]
     workers_count: int
-    unacked_messages: int
     sent_messages: int
     """Since the subscription began, workers that have left included."""
     acked_messages: int
     """Likewise."""
-    outstanding_entries: int
-    held_bytes: int
-    waiting_messages: int
-    spilled_messages: int
-    """Those of them that only the broker has the bytes of."""
-    waiting_slots: int
-    draining_hashes_count: int
-    draining_hashes_unacked_messages: int
-    draining_hashes_cleared_total: int
-    unconfirmed_acks: int
-    repeated_entries: int
-    fetched_entries: int
-    """Entries that the broker was asked for again, and sent."""
-    permit_overshoots: int
-    full_windows: int
-    """Slots that wait because their window is full."""
-    retry_waits: int
-    """Slots that wait for a retry."""
-    in_transaction_messages: int
-    """Messages acknowledged in transactions that have not ended."""
-    window_overshoots: int
-    dead_letter_waits: int
-    """Slots that wait until the dead letter or parking topic has one of their messages."""
-    parked_slots: int
-    """Slots whose messages go to the parking topic."""
     last_sent_position: str | None
     individually_sent_positions: str
     oldest_wait_since: float | None
@@ -144,34 +118,15 @@ def dispatcher_statistics_steps(
             drains = draining.get(id(worker), _NONE_DRAIN)
             listed.append(_worker_statistics(dispatcher, worker, drains, health, brief=brief))
             yield
-    outstanding = dispatcher.outstanding
     totals = sum_of([dispatcher.departed, *(worker.totals for worker in dispatcher.workers.values())])
     return DispatcherStatistics(
+        **dispatcher_counts(dispatcher),
+        draining_hashes_unacked_messages=sum(sum(each.pending) for each in draining.values()),
         ordering_mode=dispatcher.mode.value,
-        paused=dispatcher.paused,
         workers=tuple(listed),
         workers_count=len(dispatcher.workers),
-        unacked_messages=sum(worker.unacked for worker in dispatcher.workers.values()),
         sent_messages=totals.sent_messages,
         acked_messages=totals.acked_messages,
-        outstanding_entries=len(outstanding.entries),
-        held_bytes=outstanding.bytes_held,
-        waiting_messages=dispatcher.waiting_messages,
-        spilled_messages=outstanding.spill.messages,
-        waiting_slots=len(dispatcher.waiting_by_slot()),
-        draining_hashes_count=len(dispatcher.draining),
-        draining_hashes_unacked_messages=sum(sum(each.pending) for each in draining.values()),
-        draining_hashes_cleared_total=dispatcher.draining_cleared_total,
-        unconfirmed_acks=len(outstanding.unconfirmed),
-        repeated_entries=outstanding.repeated,
-        fetched_entries=outstanding.spill.fetched_entries,
-        permit_overshoots=dispatcher.opaque_overshoots,
-        full_windows=dispatcher.full_windows(),
-        retry_waits=len(dispatcher.retries.held),
-        in_transaction_messages=dispatcher.in_transaction.messages,
-        window_overshoots=dispatcher.window_overshoots,
-        dead_letter_waits=diverted_slots(dispatcher),
-        parked_slots=len(dispatcher.diversions.parked),
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
         individually_sent_positions=format_ranges(ranges[:POSITIONS_LISTED_MAX]),
         oldest_wait_since=min((part.waits_since for part in dispatcher.waiting_parts()), default=None),

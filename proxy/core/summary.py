@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxy.core.verdict import diverted_slots
 from proxy.core.worker import sum_of
@@ -41,22 +41,16 @@ class WorkerSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class DispatcherSummary:
-    """One subscription; names as in `DispatcherStatistics`, sums over its workers as in `WorkerStatistics`."""
+class DispatcherCounts:
+    """What metrics and the admin API both tell of one subscription."""
 
     paused: bool
-    workers: int
-    available_permits: int
     unacked_messages: int
-    pending_acks: int
-    oldest_delivery_at: float | None
-    workers_blocked_on_unacked_messages: int
     outstanding_entries: int
     held_bytes: int
     waiting_messages: int
     spilled_messages: int
     """Those of them that only the broker has the bytes of."""
-    waiting_bytes: int
     waiting_slots: int
     draining_hashes_count: int
     draining_hashes_unacked_messages: int
@@ -67,21 +61,62 @@ class DispatcherSummary:
     """Entries that the broker was asked for again, and sent."""
     permit_overshoots: int
     full_windows: int
+    """Slots that wait because their window is full."""
     retry_waits: int
+    """Slots that wait for a retry."""
     in_transaction_messages: int
+    """Messages acknowledged in transactions that have not ended."""
+    window_overshoots: int
+    dead_letter_waits: int
+    """Slots that wait until the dead letter or parking topic has one of their messages."""
+    parked_slots: int
+    """Slots whose messages go to the parking topic."""
+
+
+def dispatcher_counts(dispatcher: Dispatcher) -> dict[str, Any]:
+    """Every field of `DispatcherCounts` but one, which takes a walk: `draining_hashes_unacked_messages`."""
+    outstanding = dispatcher.outstanding
+    return {
+        "paused": dispatcher.paused,
+        "unacked_messages": sum(worker.unacked for worker in dispatcher.workers.values()),
+        "outstanding_entries": len(outstanding.entries),
+        "held_bytes": outstanding.bytes_held,
+        "waiting_messages": dispatcher.waiting_messages,
+        "spilled_messages": outstanding.spill.messages,
+        "waiting_slots": len(dispatcher.waiting_by_slot()),
+        "draining_hashes_count": len(dispatcher.draining),
+        "draining_hashes_cleared_total": dispatcher.draining_cleared_total,
+        "unconfirmed_acks": len(outstanding.unconfirmed),
+        "repeated_entries": outstanding.repeated,
+        "fetched_entries": outstanding.spill.fetched_entries,
+        "permit_overshoots": dispatcher.opaque_overshoots,
+        "full_windows": dispatcher.full_windows(),
+        "retry_waits": len(dispatcher.retries.held),
+        "in_transaction_messages": dispatcher.in_transaction.messages,
+        "window_overshoots": dispatcher.window_overshoots,
+        "dead_letter_waits": diverted_slots(dispatcher),
+        "parked_slots": len(dispatcher.diversions.parked),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherSummary(DispatcherCounts):
+    """One subscription; sums over its workers are named as in `WorkerStatistics`."""
+
+    workers: int
+    available_permits: int
+    pending_acks: int
+    oldest_delivery_at: float | None
+    workers_blocked_on_unacked_messages: int
+    waiting_bytes: int
     delayed_retries: int
     """Messages of which a retry was made to wait."""
-    window_overshoots: int
     quarantined_workers: int
     """Names of workers that are connected and own no slots because they lost their ack lease too often."""
     excluded_workers: int
     """Likewise, because an operator excluded them."""
     dead_letters: int
     """Messages that the dead letter topic has."""
-    dead_letter_waits: int
-    """Slots that wait until it, or the parking topic, has one of theirs."""
-    parked_slots: int
-    """Slots whose messages go to the parking topic."""
     oldest_wait_since: float | None
     oldest_wait_slot: int
     """The slot that has waited so long; -1 if none waits."""
@@ -92,41 +127,21 @@ class DispatcherSummary:
 def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
     """Everything at this moment."""
     workers = dispatcher.workers.values()
-    outstanding = dispatcher.outstanding
     waiting = list(dispatcher.waiting_parts())
     oldest = min(waiting, key=attrgetter("waits_since"), default=None)
-    count_of = dispatcher.slots.count
     return DispatcherSummary(
-        paused=dispatcher.paused,
+        **dispatcher_counts(dispatcher),
+        draining_hashes_unacked_messages=sum(map(dispatcher.slots.count, dispatcher.draining.slots())),
         workers=len(workers),
         available_permits=sum(worker.permits for worker in workers if worker.permits > 0),
-        unacked_messages=sum(worker.unacked for worker in workers),
         pending_acks=sum(len(worker.pending) for worker in workers),
         oldest_delivery_at=_oldest_delivery_at(workers),
         workers_blocked_on_unacked_messages=sum(worker.over_unacked for worker in workers),
-        outstanding_entries=len(outstanding.entries),
-        held_bytes=outstanding.bytes_held,
-        waiting_messages=dispatcher.waiting_messages,
-        spilled_messages=outstanding.spill.messages,
         waiting_bytes=sum(part.wire_bytes for part in waiting),
-        waiting_slots=len(dispatcher.waiting_by_slot()),
-        draining_hashes_count=len(dispatcher.draining),
-        draining_hashes_unacked_messages=sum(map(count_of, dispatcher.draining.slots())),
-        draining_hashes_cleared_total=dispatcher.draining_cleared_total,
-        unconfirmed_acks=len(outstanding.unconfirmed),
-        repeated_entries=outstanding.repeated,
-        fetched_entries=outstanding.spill.fetched_entries,
-        permit_overshoots=dispatcher.opaque_overshoots,
-        full_windows=dispatcher.full_windows(),
-        retry_waits=len(dispatcher.retries.held),
-        in_transaction_messages=dispatcher.in_transaction.messages,
         delayed_retries=dispatcher.retries.messages_total,
-        window_overshoots=dispatcher.window_overshoots,
         quarantined_workers=len(dispatcher.quarantined),
         excluded_workers=dispatcher.excluded,
         dead_letters=dispatcher.diversions.messages_total,
-        dead_letter_waits=diverted_slots(dispatcher),
-        parked_slots=len(dispatcher.diversions.parked),
         oldest_wait_since=None if oldest is None else oldest.waits_since,
         oldest_wait_slot=-1 if oldest is None else oldest.slot,
         totals=sum_of([dispatcher.departed, *(worker.totals for worker in workers)]),

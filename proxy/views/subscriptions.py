@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_steps
 from proxy.groups.streams import GroupId
-from proxy.net.subscription.summary import surroundings_of
+from proxy.net.subscription.summary import SubscriptionCounts, subscription_counts, surroundings_of
 from proxy.page_cursor import cursor_of, key_of
 from proxy.views.kept_out import KeptOutWorker, kept_out
 
@@ -33,36 +33,14 @@ class HandOverStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionStatistics:
+class SubscriptionStatistics(SubscriptionCounts):
     """One subscription with everything that is known of it."""
 
-    topic: str
-    subscription: str
     now: float
     key_shared_mode: str
-    upstream_state: str
-    upstream_connects: int
     upstream_error: str
-    upstream_permits: int
-    joining: int
     addresses: tuple[tuple[str, str], ...]
     kept_out: tuple[KeptOutWorker, ...]
-    acks_refused: int
-    ack_leases_lost: int
-    ack_lease_extensions: int
-    quarantines: int
-    parked_copies_refused: int
-    takeovers_at_risk: int
-    takeover_transactions: int
-    opaque_batches: int
-    unreadable_entries: int
-    mixed_batches: int
-    sliced_deliveries: int
-    background_openings: int
-    background_opened_bytes: int
-    opening_messages: int
-    opening_bytes: int
-    budget_stops: int
     hand_over_count: int
     hand_overs: tuple[HandOverStatistics, ...]
     group: GroupSummary | None
@@ -106,7 +84,7 @@ def subscription_statistics_steps(
 
     Without `workers` they are counted, and not listed.
     """
-    state, consumers = subscription.state, subscription.consumers
+    state = subscription.state
     group = None if groups is None else groups.summary(GroupId(*state.key))
     dispatcher = yield from dispatcher_statistics_steps(
         state.dispatcher, state.now(), surroundings_of(subscription, lease_of(group)), brief=brief, workers=workers
@@ -118,31 +96,21 @@ def subscription_statistics_steps(
         for item in (() if brief else state.hand_overs)
     )
     return SubscriptionStatistics(
-        topic=state.topic,
-        subscription=state.name,
+        **subscription_counts(subscription),
         now=state.now(),
         key_shared_mode="STICKY" if state.policy.sticky else "AUTO_SPLIT",
-        upstream_state=consumers.state.value,
-        upstream_connects=consumers.connects,
-        upstream_error=consumers.last_error,
-        upstream_permits=consumers.permits,
-        joining=len(subscription.admission),
+        upstream_error=subscription.consumers.last_error,
         addresses=tuple(
             (item.worker.name, item.link.peer)
             for item in (subscription.subscribers.values() if workers else ())
             if item.worker is not None
         ),
         kept_out=() if brief else kept_out(subscription),
-        opening_messages=consumers.queued_messages,
-        opening_bytes=consumers.queued_bytes,
-        budget_stops=consumers.budget_stops,
-        takeover_transactions=subscription.takeover.transactions,
         hand_over_count=state.hand_over_count,
         hand_overs=hand_overs,
         group=group,
         served_by=replica,
         dispatcher=dispatcher,
-        **asdict(state.counters),
     )
 
 

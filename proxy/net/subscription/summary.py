@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from shlex import quote
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.blame import Blame, BlamedWorker, blame
 from proxy.core.contract_violations import NO_VIOLATIONS
@@ -28,8 +28,8 @@ _COUNTERS: Final = tuple(field.name for field in fields(Counters))
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionSummary:
-    """One subscription."""
+class SubscriptionCounts:
+    """What metrics and the admin API both tell of one subscription."""
 
     topic: str
     subscription: str
@@ -37,16 +37,6 @@ class SubscriptionSummary:
     upstream_connects: int
     upstream_permits: int
     joining: int
-    look_ahead_messages: int
-    """Messages that may wait, with as many workers as there are."""
-    look_ahead_used: float
-    """Those that wait, as a share of those that may; above 1 while more came back than are read ahead."""
-    memory_bytes: int
-    """Bytes the subscription may hold; what it does is in `dispatcher`."""
-    oldest_wait_s: float
-    """How long the slot has waited that has waited longest; 0 if none does."""
-    oldest_unacknowledged_s: float
-    """How long ago the delivery was sent that has been unacknowledged longest; 0 without any."""
     acks_refused: int
     ack_leases_lost: int
     """Workers that lost their keys because they held a message longer than the ack lease."""
@@ -71,6 +61,40 @@ class SubscriptionSummary:
     """Messages that wait until they, or what came before them, are opened."""
     opening_bytes: int
     budget_stops: int
+
+
+def subscription_counts(subscription: Subscription) -> dict[str, Any]:
+    """Every field of `SubscriptionCounts`."""
+    state, consumers = subscription.state, subscription.consumers
+    return {
+        "topic": state.topic,
+        "subscription": state.name,
+        "upstream_state": consumers.state.value,
+        "upstream_connects": consumers.connects,
+        "upstream_permits": consumers.permits,
+        "joining": len(subscription.admission),
+        "takeover_transactions": subscription.takeover.transactions,
+        "opening_messages": consumers.queued_messages,
+        "opening_bytes": consumers.queued_bytes,
+        "budget_stops": consumers.budget_stops,
+        **{name: getattr(state.counters, name) for name in _COUNTERS},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSummary(SubscriptionCounts):
+    """One subscription."""
+
+    look_ahead_messages: int
+    """Messages that may wait, with as many workers as there are."""
+    look_ahead_used: float
+    """Those that wait, as a share of those that may; above 1 while more came back than are read ahead."""
+    memory_bytes: int
+    """Bytes the subscription may hold; what it does is in `dispatcher`."""
+    oldest_wait_s: float
+    """How long the slot has waited that has waited longest; 0 if none does."""
+    oldest_unacknowledged_s: float
+    """How long ago the delivery was sent that has been unacknowledged longest; 0 without any."""
     contract_violations: dict[str, int]
     """Deliveries that broke the contract, by kind; of the keys that are watched."""
     durations: Durations
@@ -129,30 +153,20 @@ class SubscriptionsSummary:
 
 def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
     """One at this moment."""
-    state, consumers = subscription.state, subscription.consumers
+    state = subscription.state
     settings, dispatcher = state.settings, dispatcher_summary(state.dispatcher)
     look_ahead = settings.look_ahead_messages(dispatcher.workers)
     return SubscriptionSummary(
-        topic=state.topic,
-        subscription=state.name,
-        upstream_state=consumers.state.value,
-        upstream_connects=consumers.connects,
-        upstream_permits=consumers.permits,
-        joining=len(subscription.admission),
+        **subscription_counts(subscription),
         look_ahead_messages=look_ahead,
         look_ahead_used=dispatcher.waiting_messages / max(look_ahead, 1),
         memory_bytes=settings.subscription_memory_bytes,
         oldest_wait_s=_age(state, dispatcher.oldest_wait_since),
         oldest_unacknowledged_s=_age(state, dispatcher.oldest_delivery_at),
-        opening_messages=consumers.queued_messages,
-        opening_bytes=consumers.queued_bytes,
-        budget_stops=consumers.budget_stops,
-        takeover_transactions=subscription.takeover.transactions,
         contract_violations=NO_VIOLATIONS if state.monitor is None else state.monitor.violations,
         durations=durations_of(subscription),
         blame=blame(state.dispatcher, surroundings_of(subscription), state.now()),
         dispatcher=dispatcher,
-        **{name: getattr(state.counters, name) for name in _COUNTERS},
     )
 
 
