@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.groups import balance
-from proxy.groups.leader_messages import LeaderMessages, Tell
+from proxy.groups.leader_messages import Announce, LeaderMessages, Tell
 from proxy.groups.leader_record import LeaderRecord
 from proxy.groups.leader_session import TABLE, Action, Event, LeaderSession, State
 from proxy.groups.memory import GroupMemory
@@ -51,13 +51,6 @@ class Store:
     """Write this to the group's topic, then say `stored`. There is one at a time."""
 
     record: GroupMemory
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Let this reach all replicas."""
-
-    message: LeaderBegan | LeaderRetires | ReplicaSilent
 
 
 LeaderAct: TypeAlias = Tell | Store | Announce | ReplayAct

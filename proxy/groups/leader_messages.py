@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.groups.leader_session import LeaderSession, State
-from proxy.groups.messages import FromLeader, Header, Invalidate, LeaseStreams, RenewStreamLease, Stamp, UpdateStreams
+from proxy.groups.messages import (
+    FromLeader,
+    Header,
+    Invalidate,
+    LeaderBegan,
+    LeaderRetires,
+    LeaseStreams,
+    RenewStreamLease,
+    ReplicaSilent,
+    Stamp,
+    UpdateStreams,
+)
 
 if TYPE_CHECKING:
     from proxy.groups.messages import SessionId
@@ -18,6 +29,13 @@ class Tell:
     """Let this reach the session that it names."""
 
     message: FromLeader
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Let this reach all replicas."""
+
+    message: LeaderBegan | LeaderRetires | ReplicaSilent
 
 
 class LeaderMessages:

@@ -20,7 +20,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from proxy.groups.bundles import is_deployment
-from proxy.groups.leader import Announce, GroupLeader, LeaderAct, Store
+from proxy.groups.leader import GroupLeader, LeaderAct, Store
+from proxy.groups.leader_messages import Announce
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import LeaderBegan
 

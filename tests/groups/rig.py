@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxy.groups.held_streams import Hold, Holding, Open, Release
-from proxy.groups.leader import Announce, GroupLeader, LeaderAct, Store
-from proxy.groups.leader_messages import Tell
+from proxy.groups.leader import GroupLeader, LeaderAct, Store
+from proxy.groups.leader_messages import Announce, Tell
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import (
     Disconnect,

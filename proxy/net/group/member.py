@@ -18,8 +18,8 @@ import structlog
 
 from proxy.groups.encoding import encode
 from proxy.groups.held_streams import Hold, Open
-from proxy.groups.leader import Announce, Store
-from proxy.groups.leader_messages import Tell
+from proxy.groups.leader import Store
+from proxy.groups.leader_messages import Announce, Tell
 from proxy.groups.manager import Errand, LeaderManager, ManagerAct
 from proxy.groups.manager import State as ManagerState
 from proxy.groups.messages import (

@@ -177,8 +177,7 @@ class SubscribedWorker:
         if self.worker is None:
             self._early_permits = min(self._early_permits + permits, PERMITS_MAX)
             return
-        state = self._state
-        worker = self.worker
+        state, worker = self._state, self.worker
         # Capped so that a client that grants without end cannot make the sum grow without end.
         permits = min(permits, PERMITS_MAX - max(worker.permits, 0))
         state.dispatcher.flow(worker, permits, state.now())
