@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from proxy.groups.bundles import bundle_of
 from proxy.groups.memory import GroupMemory
 
 
@@ -63,6 +64,11 @@ class OwnershipTable:
     def owner(self, bundle: int) -> Owner | None:
         """Who has the bundle; None while that is unknown."""
         return self._owners.get(bundle)
+
+    def owner_of(self, topic: str, subscription: str) -> Owner | None:
+        """Who has the subscription's bundle; None while that is unknown."""
+        count = self.bundles_count
+        return self.owner(bundle_of(topic, subscription, count)) if count else None
 
     def shares(self) -> list[tuple[str, str, int]]:
         """Every replica, by name: its address, and how many bundles it has."""

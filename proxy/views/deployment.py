@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import Conflict, NotFound
-from proxy.groups.bundles import bundle_of
 from proxy.groups.kept_orders import names_of
 
 if TYPE_CHECKING:
@@ -123,9 +122,7 @@ class DeploymentView:
 
     def owner_of(self, topic: str, subscription: str) -> str | None:
         """The other replica that owns a subscription; None if this one does, or if none is known."""
-        table = self._deployment.owners.table
-        count = table.bundles_count
-        owner = table.owner(bundle_of(topic, subscription, count)) if count else None
+        owner = self._deployment.owners.table.owner_of(topic, subscription)
         return None if owner is None or owner.replica == self.replica else owner.replica
 
     def drain(self, *, drained: bool) -> None:

@@ -56,8 +56,7 @@ class Owners:
         count = self._bundles.count
         if count and self._bundles.open_here(bundle_of(topic, subscription, count)):
             return HERE
-        count = self.table.bundles_count
-        owner = self.table.owner(bundle_of(topic, subscription, count)) if count else None
+        owner = self.table.owner_of(topic, subscription)
         if owner is None or owner.replica == self.replica or not owner.address:
             return UNKNOWN
         return owner
