@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from proxy.errors import UpstreamError
 
 if TYPE_CHECKING:
-    from proxy.net.ports import UpstreamConsumer
+    from proxy.net.ports import UpstreamConsumer, UpstreamProducer
     from proxy.wire import pulsar_pb2 as pb
     from proxy.wire.messages import MessageHead
 
@@ -73,7 +73,7 @@ class ProducerRoutes(Routes["UpstreamProducer"]):
 
     def closed_by_broker(self, producer_id: int, reason: str) -> None:
         """Tell a producer that the broker ended it, and forget its id."""
-        producer = self._routed.pop(producer_id, None)
+        producer: UpstreamProducer | None = self._routed.pop(producer_id, None)
         if producer is not None:
             producer.closed_by_broker(reason)
 
