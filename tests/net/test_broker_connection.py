@@ -184,7 +184,7 @@ def test_the_end_of_the_topic_is_passed_on() -> None:
     end = pb.CommandReachedEndOfTopic(consumer_id=bench.connection.new_consumer(consumer))
     bench.transport.deliver(frame(type=T.REACHED_END_OF_TOPIC, reachedEndOfTopic=end))
     assert consumer.journal == [("terminated",)]
-    assert len(bench.connection._consumers) == 1
+    assert bench.connection._consumers.take_all() == [consumer]
 
 
 def test_a_ping_is_answered_and_other_news_ignored() -> None:

@@ -98,7 +98,7 @@ class TinyBroker:
             consumer = command.flow.consumer_id
             return [message_frame(consumer, LEDGER, entry, 0, tail) for entry, tail in enumerate(tails)]
         if kind == BaseCommand.ACK and command.ack.HasField("request_id"):
-            return [commands.ack_response(command.ack.consumer_id, command.ack.request_id)]
+            return [commands.ack_response(command.ack.consumer_id, command.ack)]
         if kind in _SUCCEED:
             return [commands.success(getattr(command, _SUCCEED[kind]).request_id)]
         return [encode_command(answer) for answer in self._found(command)]
