@@ -208,7 +208,8 @@ def _by_worker(rows: Sequence[Row], column: str) -> list[tuple[str, str, list[Ro
 
 
 def _over_time(axes: Axes) -> None:
-    locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]  # matplotlib's dates have no types
+    # With three marks at least, minutes are marks from the third on: seconds would be too many until the fifth.
+    locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]  # matplotlib's dates have no types
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]  # likewise
 

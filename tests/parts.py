@@ -275,6 +275,7 @@ PARTS: Final = (
             "tests/reports/test_ordering_audit.py",
             "tests/reports/test_page.py",
             "tests/reports/test_policy_audit.py",
+            "tests/reports/test_progress.py",
             "tests/reports/test_reading.py",
             "tests/reports/test_redeliveries.py",
             "tests/reports/test_service.py",
@@ -327,7 +328,7 @@ PARTS: Final = (
     Part(
         "suites",
         "the official Go and Rust clients' own tests end alike, direct and through the gateway",
-        13,
+        15,
         command=("PYTHON", "-m", "integration.suites", "--logs", "LOGS"),
     ),
     Part(

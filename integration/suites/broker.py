@@ -1,8 +1,9 @@
 """A broker as the clients' tests expect it, on the ports that they have written into them.
 
 Tests without credentials come as `anonymous` and may use `public`; those with a token may use `private/auth`. All
-credentials are the Go module's own, and public. With a gateway the broker is on other ports for clients, and the
-gateway takes theirs; the admin API's ports are the broker's on both ways.
+credentials are the Go module's own, and public. With a gateway the broker is on other ports, and the gateway takes
+those of clients and of the admin API, which it passes on to the broker; the admin API by TLS is the broker's on both
+ways.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class SuiteBroker(Lifetime):
             version,
             data=directory / "broker",
             port=PORT + behind,
-            web_port=WEB_PORT,
+            web_port=WEB_PORT + behind,
             settings=settings,
             transactions=True,
             token=token_file.read_text().strip(),
@@ -63,7 +64,13 @@ class SuiteBroker(Lifetime):
                 self._broker.admin_url,
                 directory / "gateway",
                 port=PORT,
-                settings={"broker_token_file": str(token_file), "selector": "auto_split", **tls},
+                admin_port=WEB_PORT,
+                settings={
+                    "broker_token_file": str(token_file),
+                    "selector": "auto_split",
+                    "admin_writes_to_broker": "true",
+                    **tls,
+                },
             )
         self._parts = ExitStack()
 

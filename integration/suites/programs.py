@@ -57,20 +57,29 @@ def go_files() -> Path:
 
 
 def go_tests() -> list[Test]:
-    """All tests of its package `pulsar`, the only one whose tests use a broker."""
+    """All tests of its package `pulsar`: clients."""
+    return _go_package("go", "pulsar")
+
+
+def go_admin_tests() -> list[Test]:
+    """All tests of its package for the admin API."""
+    return _go_package("go-admin", "pulsaradmin/pkg/admin")
+
+
+def _go_package(suite: str, package: str) -> list[Test]:
     go, source = require_go("the Go client's tests"), go_files()
 
     def compile_tests(directory: Path) -> Path:
         program = directory / "pulsar.test"
-        command = [go, "test", "-C", str(source), "-c", "-o", str(program), "./pulsar"]
+        command = [go, "test", "-C", str(source), "-c", "-o", str(program), f"./{package}"]
         run_build(command, "compiling the Go client's tests", BUILD_S_MAX)
         return program
 
-    program = _made(f"go-{GO_MODULE.rpartition('@')[2]}.test", compile_tests)
+    program = _made(f"{suite}-{GO_MODULE.rpartition('@')[2]}.test", compile_tests)
     # Go knows tests by their function's names; examples and benchmarks are none.
     names = (line for line in _listed(program, "-test.list", "^Test") if line.startswith("Test"))
     return [
-        Test(f"go {name}", (str(program), "-test.v", "-test.run", f"^{name}$"), str(source / "pulsar"))
+        Test(f"{suite} {name}", (str(program), "-test.v", "-test.run", f"^{name}$"), str(source / package))
         for name in names
     ]
 
@@ -86,7 +95,11 @@ def rust_tests() -> list[Test]:
     return [Test(f"rust {name}", (str(program), "--exact", name), str(home)) for name in names]
 
 
-SUITES: Final = (Suite("go", "Go", go_tests), Suite("rust", "Rust", rust_tests))
+SUITES: Final = (
+    Suite("go", "Go", go_tests),
+    Suite("go-admin", "Go's admin package", go_admin_tests),
+    Suite("rust", "Rust", rust_tests),
+)
 
 
 def _compile_crate(cargo: str, directory: Path) -> Path:

@@ -1,7 +1,7 @@
 """The official clients' own tests end through the gateway as they do directly at a broker.
 
-A selection that takes a minute is run here: Key_Shared and exclusive producers, which the gateway serves itself, and
-ways to connect. `make suites` runs all tests.
+A selection that takes a minute is run here: Key_Shared and exclusive producers, which the gateway serves itself, ways
+to connect, and admin calls that look at messages. `make suites` runs all tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from integration.suites.known import KNOWN
 from integration.suites.lane import log_of, result_of, run_test
 from integration.suites.lanes import Limits, inside_namespace, run_both
 from integration.suites.outcomes import Comparison, Outcome, Result, Test, Verdict, passes_unexpectedly
-from integration.suites.programs import executable_of, go_tests
+from integration.suites.programs import executable_of, go_admin_tests, go_tests
 from integration.suites.report import closing_line, report
 
 SELECTION = (
@@ -34,6 +34,14 @@ SELECTION = (
     "TestTLSConnection",
     "TestTokenAuth",
 )
+ADMIN_SELECTION = (
+    "TestGetMessagesByID",
+    "TestGetMessageByID",
+    "TestGetMessageID",
+    "TestPeekMessageForPartitionedTopic",
+    "TestPeekMessagesWithProperties",
+)
+"""They read what brokers say in headers of their answers."""
 LIMITS = Limits(test_s=180.0, whole_s=900.0)
 PASSED, FAILED, SKIPPED, LATE = Result.PASSED, Result.FAILED, Result.SKIPPED, Result.LATE
 
@@ -44,11 +52,12 @@ def test_a_selection_passes_on_both_ways(tmp_path: Path) -> None:
     """Each is a test of the Go client, as are those that are known to differ."""
     try:
         inside_namespace()
-        by_name = {test.name: test for test in go_tests()}
+        by_name = {test.name: test for test in (*go_tests(), *go_admin_tests())}
     except ToolMissingError as missing:
         pytest.skip(str(missing))
     assert {name for name in KNOWN if name.startswith("go ")} <= set(by_name)
     selection = [by_name[f"go {name}"] for name in SELECTION]
+    selection += [by_name[f"go-admin {name}"] for name in ADMIN_SELECTION]
     comparisons = compare(selection, DEFAULT_VERSION, tmp_path / "logs", LIMITS)
     assert all(outcome.result is PASSED for one in comparisons for outcome in (*one.direct, *one.through)), report(
         comparisons, KNOWN

@@ -123,3 +123,20 @@ def test_no_plot_is_flat(name: str) -> None:
         heights = axes.transAxes.inverted().transform(axes.transData.transform(np.concatenate(points)))[:, 1]
         assert np.ptp(heights[np.isfinite(heights)]) >= SEEN
     assert plot(name, ROWS[name]).startswith("<svg")
+
+
+@pytest.mark.parametrize("length_s", [0.0, 1e-3, 0.7, 50.0, 200.0, 290.0, 5_000.0, 20_000.0, 1e6])
+def test_time_of_any_length_has_marks(length_s: float) -> None:
+    """Some and not too many, and matplotlib has nothing to complain of; between three and five minutes it had."""
+    rows = [
+        {
+            "window_start_ns": at(0) + int(share * length_s * SECOND_NS),
+            **dict.fromkeys(("arrived", "acked", "returned")),
+        }
+        for share in (0.0, 0.4, 1.0)
+    ]
+    figure = Figure()
+    PLOTS["rates"][1](figure, [{**row, "consumer": None} for row in rows])
+    (axes,) = figure.axes
+    low, high = axes.get_xlim()
+    assert 2 <= sum(low <= mark <= high for mark in axes.xaxis.get_majorticklocs()) <= 9
