@@ -1,6 +1,6 @@
 """Measures end-to-end latency at a steady rate: from the producer's call to the worker's listener.
 
-The producer sends directly to the broker on both sides, so that the difference is the way to the workers alone. Each
+The producer sends directly to the broker on all sides, so that the difference is the way to the workers alone. Each
 message carries the moment of its sending by the monotonic clock, which all processes of a machine share. On either
 side four Key_Shared workers run in one process with the official Python client (`latency_worker`), unmodified but for
 the URL. The sides take turns second by second, since a shared machine is slow for seconds at a time; what the gateway
@@ -25,7 +25,7 @@ from integration.bench.frames_made import KEY_COUNT, PAYLOAD_BYTES
 from integration.bench.latency_worker import SENT_AT
 from integration.bench.machine import note
 from integration.bench.report import Row, Spread, differences
-from integration.bench.stage import SIDES, Side, Stage
+from integration.bench.stage import ALL_SIDES, Side, Stage, with_proxy
 from integration.errors import IntegrationError
 from integration.logs import tail
 from integration.processes import OwnedProcess
@@ -47,7 +47,7 @@ KEYS: Final = tuple(f"key-{number}" for number in range(KEY_COUNT))
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent to either side in its seconds, and what the gateway may add."""
+    """What is sent to each side in its seconds, and what the gateway may add."""
 
     section: str
     name: str
@@ -104,14 +104,15 @@ def measure(stage: Stage) -> list[Row]:
 
 
 def measure_load(stage: Stage, load: Load) -> list[Row]:
-    """Both sides, second by second.
+    """All sides, second by second.
 
     Raises:
         IntegrationError: workers did not start, or did not get everything.
     """
     blocks = WARM_UP_BLOCKS + max(1, int(stage.sizes.latency_s))
     with ExitStack() as ends:
-        workers = {side: start_workers(stage, side, load.topic(side), blocks * load.rate) for side in SIDES}
+        stage = ends.enter_context(with_proxy(stage))
+        workers = {side: start_workers(stage, side, load.topic(side), blocks * load.rate) for side in ALL_SIDES}
         for each in workers.values():
             ends.callback(each.process.kill)
             each.wait(each.result.with_suffix(".ready"), START_S_MAX)
@@ -121,7 +122,7 @@ def measure_load(stage: Stage, load: Load) -> list[Row]:
         for each in workers.values():
             each.wait(each.result, END_S_MAX)
         usage = meter.read()
-    done = {side: blocks_of(workers[side].result, load.rate) for side in SIDES}
+    done = {side: blocks_of(workers[side].result, load.rate) for side in ALL_SIDES}
     for side, blocks_done in done.items():
         note(f"  {load.name} {side}: p50 {statistics.median(block.p50_ms for block in blocks_done):.2f} ms")
     note(f"  others {usage.others_share:.0%}, reference {usage.reference_ns:.0f} ns")
@@ -136,10 +137,10 @@ def start_workers(stage: Stage, side: Side, topic: str, count: int) -> Workers:
 
 
 def _produce_in_turns(service_url: str, load: Load, blocks: int) -> None:
-    """Send a second to one side, the next to the other. A message that is late is sent at once."""
+    """Send a second to each side in turn. A message that is late is sent at once."""
     client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     try:
-        producers = [client.create_producer(load.topic(side), **load.producer) for side in SIDES]
+        producers = [client.create_producer(load.topic(side), **load.producer) for side in ALL_SIDES]
         due = time.monotonic()
         for producer in producers * blocks:
             produce_block(producer, due, load.rate, load.keys)
@@ -178,14 +179,15 @@ def blocks_of(result: Path, rate: int = RATE) -> list[Block]:
 def _rows(load: Load, done: dict[Side, list[Block]]) -> list[Row]:
     rows = []
     for name in ("p50", "p99"):
-        direct, gateway = ([getattr(block, f"{name}_ms") for block in done[side]] for side in SIDES)
+        direct, proxy, gateway = ([getattr(block, f"{name}_ms") for block in done[side]] for side in ALL_SIDES)
         row = Row(
             load.section,
             f"{name} of a second at {load.rate:,}/s, send to listener",
             "ms",
             direct=Spread.of(direct),
+            proxy=Spread.of(proxy),
             gateway=Spread.of(gateway),
-            repetitions=[{"direct_ms": direct, "gateway_ms": gateway}],
+            repetitions=[{"direct_ms": direct, "proxy_ms": proxy, "gateway_ms": gateway}],
         )
         rows.append(row.with_added(differences(direct, gateway), load.added_ms_max.get(name)))
     return rows

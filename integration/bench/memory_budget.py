@@ -1,8 +1,8 @@
 """Measures the gateway's memory while a backlog many times its budget passes, and the workers are the slower side.
 
-Their queues are short, so that the gateway reads ahead as far as its budget lets it: `gateway_memory_bytes` bounds the
-messages that it holds, and the process has its own memory besides. What it holds is asked for meanwhile: a budget that
-is never used up would show nothing.
+Their queues are short and they take their time, so that the gateway reads ahead as far as its budget lets it:
+`gateway_memory_bytes` bounds the messages that it holds, and the process has its own memory besides. What it holds is
+asked for meanwhile: a budget that is never used up would show nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ BUDGET_BYTES: Final = 256_000_000
 RESIDENT_TARGET_MB: Final = 400.0
 QUEUE: Final = 10
 """Messages that a worker has in its queue."""
+RATE: Final = 500
+"""Messages a second that all workers take, 50 MB."""
 LOOK_S: Final = 0.5
 DISK_FACTOR: Final = 2.2
 """The broker writes everything to its journal, too."""
@@ -59,7 +61,7 @@ def measure(stage: Stage) -> list[Row]:
 
         began = time.monotonic()
         with beside(look):
-            start = perf_workers(TOPIC, options=("-q", str(QUEUE)))
+            start = perf_workers(TOPIC, options=("-q", str(QUEUE), "-r", str(RATE)))
             done = drain_once(replace(stage, gateway=gateway), TOPIC, SECTION, "gateway", count, start)
     note(f"  {size / 1e9:.2f} GB in {time.monotonic() - began:.0f} s; {done.gateway_peak_mib:.0f} MiB at most")
     what = f"{size / 1e9:g} GB through a budget of {BUDGET_BYTES / 1e6:.0f} MB"

@@ -18,7 +18,7 @@ from integration.bench.backlog import send
 from integration.bench.frames_made import PAYLOAD_BYTES
 from integration.bench.machine import note, put_first
 from integration.bench.report import Row, Spread
-from integration.bench.stage import Side, Stage
+from integration.bench.stage import Side, Stage, with_proxy
 from integration.errors import IntegrationError
 from integration.gateway import KeylineGateway
 
@@ -29,7 +29,7 @@ PENDING_MAX: Final = 5_000
 TARGET_US: Final = 4.0
 """Of the gateway's CPU for a message and its receipt."""
 UNBOUND: Final = "unbound"
-Way = Literal["direct", "gateway", "unbound"]
+Way = Literal["direct", "proxy", "gateway", "unbound"]
 """The last is the gateway whose turns have no bound."""
 
 
@@ -58,15 +58,15 @@ def measure(stage: Stage) -> list[Row]:
     done: list[Production] = []
     sizes = stage.sizes
     broker, settings = stage.broker, {"turns_per_s_max": "0"}
-    with KeylineGateway(
-        broker.service_url, broker.admin_url, stage.directory / UNBOUND, settings=settings
-    ) as unbound_gateway:
+    unbound_gateway = KeylineGateway(broker.service_url, broker.admin_url, stage.directory / UNBOUND, settings=settings)
+    with unbound_gateway, with_proxy(stage) as stage_of_all:
         unbound = replace(stage, gateway=unbound_gateway)
         if not all([put_first(stage.gateway.pid), put_first(unbound_gateway.pid)]):
             note("  no right to run the gateways first: on a busy machine they will seem cheaper than they are")
         for number in range(sizes.warm_ups + sizes.repetitions):
             results = [
                 produce_once(stage, "direct", "direct", sizes.relay_messages),
+                produce_once(stage_of_all, "proxy", "proxy", sizes.relay_messages),
                 produce_once(stage, "gateway", "gateway", sizes.relay_messages),
                 produce_once(unbound, "gateway", UNBOUND, sizes.relay_messages),
             ]
@@ -109,7 +109,7 @@ def produce_once(stage: Stage, side: Side, way: Way, count: int) -> Production:
 
 def rows_of(done: list[Production]) -> list[Row]:
     """Times beside each other, and what a message costs the gateway and the broker."""
-    direct, gateway, unbound = ([result for result in done if result.way == way] for way in get_args(Way))
+    direct, proxy, gateway, unbound = ([result for result in done if result.way == way] for way in get_args(Way))
     times = [result.seconds for result in direct], [result.seconds for result in gateway]
     return [
         Row(
@@ -117,13 +117,15 @@ def rows_of(done: list[Production]) -> list[Row]:
             f"producing {done[0].messages:,} x {PAYLOAD_BYTES} B unbatched",
             "s",
             direct=Spread.of(times[0]),
+            proxy=Spread.of(result.seconds for result in proxy),
             gateway=Spread.of(times[1]),
             repetitions=[asdict(result) for result in done],
         ).with_ratio(*times),
         Row(
             "relay",
-            "gateway CPU per message, receipt included",
+            "CPU of gateway or proxy per message, receipt included",
             "us",
+            proxy=Spread.of(result.usage.cpu_s["proxy"] / result.messages * 1e6 for result in proxy),
             gateway=Spread.of(result.gateway_us for result in gateway),
         ).with_limit(TARGET_US),
         Row(
@@ -137,6 +139,7 @@ def rows_of(done: list[Production]) -> list[Row]:
             "broker's CPU per message",
             "us",
             direct=Spread.of(result.broker_us for result in direct),
+            proxy=Spread.of(result.broker_us for result in proxy),
             gateway=Spread.of(result.broker_us for result in gateway),
         ),
     ]
