@@ -16,6 +16,7 @@ KEYS = [f"k{number}" for number in range(100)]
 MESSAGES = 30_000
 """Three times the look-ahead of two workers, of which one takes nothing."""
 PATIENCE_S = 90.0
+"""With a worker that gets nothing more."""
 NewTopic = Callable[[str], str]
 
 
@@ -63,4 +64,5 @@ def _all_of(consumer: pulsar.Consumer, enough: Callable[[int], bool]) -> list[pu
         for message in available(consumer):
             consumer.acknowledge(message)
             got.append(message)
+            ends_at = time.monotonic() + PATIENCE_S
     return got
