@@ -46,9 +46,9 @@ MODULES: Final = {
     "proxy/core": (
         "acknowledgement chunked contract_monitor contract_violations delivery_key delivery_log dispatcher "
         "dispatcher_tables diversions draining_hashes entry foreign_ids hash_ranges histogram hot_keys index_bits "
-        "join_gates key_policy membership outstanding pace parking position_ranges positions reposition serving "
-        "slice_id slots spill spilling sticky_key stream_leases streams_here targets transactional_acks transactions "
-        "unblocking upstream_window waiting worker"
+        "join_gates kept_back key_policy membership outstanding pace parking position_ranges positions reposition "
+        "serving slice_id slots spill spilling sticky_key stream_leases streams_here targets transactional_acks "
+        "transactions unblocking upstream_window waiting worker"
     ),
     "proxy/core/selectors": "auto_split consistent_hashing owner_table sticky_ranges",
     "proxy/wire": "batch batch_reader by_hand client_commands commands frames messages metadata opened_batch varints",

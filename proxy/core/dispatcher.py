@@ -28,7 +28,7 @@ from __future__ import annotations
 from heapq import heappush
 from typing import TYPE_CHECKING
 
-from proxy.core import join_gates
+from proxy.core import join_gates, kept_back
 from proxy.core.dispatcher_tables import HandOver, OrderingMode
 from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.outstanding import size_of
@@ -53,10 +53,7 @@ class Dispatcher(Serving):
     def receive(self, position: int, slot: int, count: int, tail: bytes, redeliveries: int, now: float) -> None:
         """An entry whose messages all belong to one slot."""
         outstanding = self.outstanding
-        if position <= outstanding.highest and outstanding.is_repeat(position, redeliveries):
-            if position in self.in_transaction:
-                self.in_transaction.offered_again(self, position, None, now)
-            fill(self, position, tail, now)
+        if position <= outstanding.highest and self._repeats(position, slot, count, tail, redeliveries, now):
             return
         part = Part(position, slot, count, tail, redeliveries, now)
         outstanding.add(position, part, len(tail) + PART_BYTES)
@@ -95,6 +92,19 @@ class Dispatcher(Serving):
                     return
         self._wait(part, now)
 
+    def _repeats(self, position: int, slot: int, count: int, tail: bytes, redeliveries: int, now: float) -> bool:
+        """Whether an entry was here before; then what it brings is taken."""
+        outstanding = self.outstanding
+        if outstanding.bits_kept_back(position):
+            self.offered(position, None, now)
+            self.receive_part(Part(position, slot, count, tail, redeliveries, now), now)
+            return True
+        if not outstanding.is_repeat(position, redeliveries):
+            return False
+        self.offered(position, None, now)
+        fill(self, position, tail, now)
+        return True
+
     def offered(self, position: int, indexes: Sequence[int] | None, now: float) -> None:
         """An entry that is not plain has come, with these of its messages, or with all if None: `receive_part` follows.
 
@@ -104,20 +114,44 @@ class Dispatcher(Serving):
         if position in self.in_transaction:
             self.in_transaction.offered_again(self, position, indexes, now)
 
-    def receive_part(self, part: Part, now: float) -> None:
-        """An entry that is not plain: opaque, a chunk, or partly acknowledged in an earlier run; see `offered`."""
+    def receive_part(self, part: Part, now: float, kept_back_bits: int = 0) -> None:
+        """An entry that is not plain: opaque, a chunk, or without the messages that the broker keeps back.
+
+        See `offered`, and `kept_back`.
+        """
         outstanding = self.outstanding
         position = part.position
-        if position <= outstanding.highest and outstanding.is_repeat(position, part.redeliveries):
-            fill(self, position, part.tail, now)
-            return
+        if position <= outstanding.highest:
+            before = outstanding.bits_kept_back(position)
+            news = kept_back.news_of(part, before, kept_back_bits) if before else 0
+            if news and position not in outstanding.entries:
+                outstanding.reopen(position)
+                kept_back.reduce_to(part, news)
+                kept_back_bits &= before
+                outstanding.keep_back(position, 0)
+            elif outstanding.is_repeat(position, part.redeliveries):
+                fill(self, position, part.tail, now)
+                if news:
+                    outstanding.keep_back(position, before & kept_back_bits)
+                    self._wait_late(kept_back.join(outstanding, part, news), now)
+                return
+        if kept_back_bits and part.divisible:
+            outstanding.keep_back(position, kept_back_bits)
         entry = part.batch or part
         outstanding.add(position, entry, size_of(entry))
         if self.gated:
             join_gates.came(self.gated, position)
-        self._wait(part, now)
+        if position < outstanding.highest:
+            self._wait_late(part, now)
+        else:
+            self._wait(part, now)
 
-    def receive_batch(self, batch: Batch, now: float) -> None:
+    def receive_nothing(self, position: int, kept_back_bits: int) -> None:
+        """An entry of which nothing is to be delivered; the broker keeps these of its messages back."""
+        if position not in self.outstanding.entries:
+            self.outstanding.acknowledge_but(position, kept_back_bits)
+
+    def receive_batch(self, batch: Batch, now: float, kept_back_bits: int = 0) -> None:
         """An entry whose messages may belong to several slots, in one part, as `mixed_batch` makes it."""
         part = batch.parts[0]
         if not part.divisible:
@@ -125,7 +159,7 @@ class Dispatcher(Serving):
             # life: see `entry.forget_acked`.
             part.slots = part.indexes = None
             part.count = batch.total
-        self.receive_part(part, now)
+        self.receive_part(part, now, kept_back_bits)
 
     def _wait(self, part: Part, now: float) -> None:
         """Something new waits, if only until this call ends."""
@@ -140,6 +174,12 @@ class Dispatcher(Serving):
         for slot in found:
             if slot in self.draining and slot in self.blocked:
                 self.blocked[slot].blocked_attempts += 1
+
+    def _wait_late(self, part: Part, now: float) -> None:
+        """As `_wait`, of what is older than what may be blocked of its slots: the new head may be able to go."""
+        slots = [slot for slot in part.distinct_slots() if slot in self.blocked]
+        self._wait(part, now)
+        self.settle(slots, now)
 
     # ---- permits ----------------------------------------------------------------------------------------------
 

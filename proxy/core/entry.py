@@ -287,7 +287,7 @@ def _take(part: Part, taken: tuple[int, ...], left: tuple[int, ...]) -> Part:
     assert part.holder is None, "a pending part is not cut"
     batch_of(part)
     other = _another(part, taken)
-    _reduce(part, left)
+    narrow(part, left)
     return other
 
 
@@ -309,7 +309,7 @@ def split(part: Part, groups: Sequence[tuple[int, ...]]) -> list[Part]:
     assert part.holder is None, "a pending part is not cut"
     parts = [_another(part, indexes) for indexes in groups[:-1]]
     if parts:
-        _reduce(part, groups[-1])
+        narrow(part, groups[-1])
     return [*parts, part]
 
 
@@ -345,7 +345,7 @@ def _another(part: Part, indexes: tuple[int, ...]) -> Part:
     return other
 
 
-def _reduce(part: Part, indexes: tuple[int, ...]) -> None:
+def narrow(part: Part, indexes: tuple[int, ...]) -> None:
     """Leave the part these of its messages."""
     part.indexes = indexes
     part.count = len(indexes)

@@ -5,6 +5,9 @@ gateway lives, a broker that lost its memory of us (reconnect, restart, kill) se
 have finished; those must not reach a worker a second time. So a position is in exactly one of four places: unknown,
 outstanding, acknowledged but unconfirmed, confirmed lately. Only the first is news.
 
+An entry may come without some of its messages: see `kept_back`. It is acknowledged but for these, and so is never
+confirmed as a whole.
+
 Confirmed positions are remembered as ranges, because a broker that is killed forgets acks it had confirmed but not
 yet stored (the cursor is flushed about once a second). They are shelved when the broker itself closes our consumer:
 then it stored its cursor, or an operator moved the cursor on purpose and wants the messages again. They come back from
@@ -34,19 +37,25 @@ They are 64 KiB of a subscription's memory that no budget counts; eight times as
 CONFIRMED_RANGES_MAX: Final = 50_000
 """Ranges of confirmed positions kept; the lowest are forgotten first. About 100 bytes each."""
 
+CONFIRMED_PARTS_MAX: Final = 10_000
+"""Entries kept of which the broker confirmed a part; the oldest are forgotten first. About 150 bytes each."""
+
 
 class Outstanding:
     """Every entry between its arrival and the broker's confirmation of its ack."""
 
     __slots__ = (
         "_confirmed_fresh",
+        "_confirmed_parts",
         "_confirmed_ranges",
+        "_shelved_parts",
         "_shelved_ranges",
         "acks",
         "bytes_held",
         "entries",
         "highest",
         "index_acks",
+        "kept_back",
         "repeated",
         "spill",
         "unconfirmed",
@@ -64,6 +73,11 @@ class Outstanding:
         self.index_acks: dict[int, Batch] = {}
         """Batches of which some messages were acknowledged, by position, for brokers that store batch index acks."""
         self.unconfirmed: set[int] = set()
+        self.kept_back: dict[int, int] = {}
+        """Of entries that are outstanding or unconfirmed: a bit for each message that the broker has not sent."""
+        self._confirmed_parts: dict[int, int] = {}
+        """The same of those of which the broker confirmed that it has the ack of all the others."""
+        self._shelved_parts: dict[int, int] = {}
         self._confirmed_fresh: set[int] = set()
         self._confirmed_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
         self._shelved_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
@@ -89,7 +103,10 @@ class Outstanding:
             self.highest = position
 
     def is_repeat(self, position: int, redeliveries: int) -> bool:
-        """Whether the broker sent this entry before; if it is acknowledged already, acknowledge it again."""
+        """Whether the broker sent this entry before; if it is acknowledged already, acknowledge it again.
+
+        Not whether it sent all of it then: `bits_kept_back` tells.
+        """
         known = self.entries.get(position)
         if known is not None:
             redeliveries -= self.spill.caused(position)
@@ -98,10 +115,43 @@ class Outstanding:
         elif position in self.unconfirmed or self.was_confirmed(position):
             self.unconfirmed.add(position)
             self.acks.append(position)
+        elif position in self._confirmed_parts:
+            self.acknowledge_but(position, self._confirmed_parts[position])
         else:
             return False
         self.repeated += 1
         return True
+
+    def bits_kept_back(self, position: int) -> int:
+        """Messages of an entry that was here that the broker has not sent, as bits; 0 for none."""
+        return self.kept_back.get(position) or self._confirmed_parts.get(position, 0)
+
+    def keep_back(self, position: int, bits: int) -> None:
+        """These are kept back of an entry that is outstanding, or is about to be."""
+        if bits:
+            self.kept_back[position] = bits
+        else:
+            self.kept_back.pop(position, None)
+
+    def acknowledge_but(self, position: int, kept_back: int) -> None:
+        """Acknowledge an entry that is not outstanding, but for these messages."""
+        self.highest = max(self.highest, position)
+        self._confirmed_parts.pop(position, None)
+        self.keep_back(position, kept_back)
+        self.unconfirmed.add(position)
+        self.acks.append(position)
+
+    def reopen(self, position: int) -> None:
+        """More messages come of an entry that was acknowledged as far as it had been sent."""
+        self._confirmed_parts.pop(position, None)
+        if position in self.unconfirmed:
+            self.unconfirmed.discard(position)
+            self.acks = [each for each in self.acks if each != position]
+
+    def unacked_of(self, batch: Batch) -> int:
+        """The messages of an outstanding entry that are not to be acknowledged, as bits."""
+        kept = self.kept_back.get(batch.position)
+        return batch.unacked | kept if kept else batch.unacked
 
     def replace(self, position: int, batch: Batch) -> None:
         """An entry that was one part got a batch: it was cut, or acknowledged in part."""
@@ -115,13 +165,17 @@ class Outstanding:
         self.bytes_held += size
 
     def complete(self, position: int, size: int) -> None:
-        """Every message of the entry was acknowledged: acknowledge it upstream."""
-        self.discard(position, size)
+        """Every message of the entry that came was acknowledged: acknowledge it upstream."""
+        self._forget(position, size)
         self.acks.append(position)
         self.unconfirmed.add(position)
 
     def discard(self, position: int, size: int) -> None:
         """Hold the entry no more, and acknowledge nothing."""
+        self._forget(position, size)
+        self.kept_back.pop(position, None)
+
+    def _forget(self, position: int, size: int) -> None:
         del self.entries[position]
         self.bytes_held -= size
         if self.index_acks:
@@ -133,10 +187,34 @@ class Outstanding:
         """The broker confirmed these acks."""
         known = self.unconfirmed.intersection(positions)
         self.unconfirmed -= known
+        if self.kept_back:
+            known -= self._confirmed_in_part(known)
         fresh = self._confirmed_fresh
         fresh |= known
         if len(fresh) >= CONFIRMED_FOLD_AT:
             self._fold()
+
+    def _confirmed_in_part(self, positions: set[int]) -> set[int]:
+        """Those of them of which something is kept back: remembered apart, for the rest may come."""
+        parts = self._confirmed_parts
+        found = positions.intersection(self.kept_back)
+        for position in sorted(found):
+            parts[position] = self.kept_back.pop(position)
+        while len(parts) > CONFIRMED_PARTS_MAX:
+            del parts[next(iter(parts))]
+        return found
+
+    @property
+    def open_from(self) -> int:
+        """The first position that the broker may not have as acknowledged whole."""
+        held = min(self.entries, default=self.highest + 1)
+        return min(min(self.unconfirmed, default=held), min(self._confirmed_parts, default=held), held)
+
+    def acknowledged_up_to(self, position: int) -> None:
+        """The broker has all entries up to here as acknowledged whole."""
+        for each in [part for part in self._confirmed_parts if part <= position]:
+            del self._confirmed_parts[each]
+            self._confirmed_fresh.add(each)
 
     def was_confirmed(self, position: int) -> bool:
         """Whether the broker confirmed the ack of this position not long ago."""
@@ -154,21 +232,29 @@ class Outstanding:
         self._fold()
         self._shelved_ranges.update(self._confirmed_ranges)
         self._confirmed_ranges.clear()
+        self._shelved_parts |= self._confirmed_parts
+        self._confirmed_parts.clear()
 
     def unshelve_confirmed(self) -> None:
         """The broker lost what it had confirmed: what it sends from now on is no news."""
         self._confirmed_ranges.update(self._shelved_ranges)
         self._shelved_ranges.clear()
+        for position, bits in self._shelved_parts.items():
+            if position not in self.entries and position not in self.unconfirmed:
+                self._confirmed_parts[position] = bits
+        self._shelved_parts.clear()
 
     def forget_shelved(self) -> None:
         """Nothing of it was lost: a worker wants it again."""
         self._shelved_ranges.clear()
+        self._shelved_parts.clear()
 
     def forget_confirmed(self) -> None:
         """The cursor was moved, or may have been: what the broker sends from now on, it means."""
         self._confirmed_fresh.clear()
         self._confirmed_ranges.clear()
-        self._shelved_ranges.clear()
+        self._confirmed_parts.clear()
+        self.forget_shelved()
 
     def _fold(self) -> None:
         remember = self._confirmed_ranges.add
@@ -179,6 +265,7 @@ class Outstanding:
     def forget_acknowledged(self) -> None:
         """Nothing of the subscription is consumed here any more: what the broker sends when it is again, it means."""
         self.unconfirmed.clear()
+        self.kept_back = {each: bits for each, bits in self.kept_back.items() if each in self.entries}
         self.forget_confirmed()
 
     def reset(self) -> None:
@@ -190,6 +277,7 @@ class Outstanding:
         self.acks.clear()
         self.index_acks.clear()
         self.unconfirmed.clear()
+        self.kept_back.clear()
         self.forget_confirmed()
 
 

@@ -57,8 +57,7 @@ def least_mark_delete(outstanding: Outstanding) -> int | None:
 
     That is before the first entry of which the broker did not confirm that it has the ack.
     """
-    held = min(outstanding.entries, default=outstanding.highest + 1)
-    return outstanding.last_confirmed_below(min(outstanding.unconfirmed | {held}))
+    return outstanding.last_confirmed_below(outstanding.open_from)
 
 
 def was_moved(outstanding: Outstanding, mark_delete: int, least: int | None) -> bool:

@@ -160,7 +160,8 @@ class World:
             batch = by_slot(position, tail, total, list(groups.items()), redeliveries, self.now)
             for part in batch.parts:
                 part.opaque = entry.opaque
-            self.dispatcher.receive_batch(batch, self.now)
+            kept_back = sum(1 << index for index, slot in enumerate(entry.slots) if slot is None)
+            self.dispatcher.receive_batch(batch, self.now, kept_back)
 
     def confirm(self, count: int) -> None:
         """The broker confirms the oldest acks on their way."""

@@ -121,7 +121,7 @@ class Rig:
         self.dispatcher.receive(pack(LEDGER, number), slot, count, b"x" * 100, 0, self.now)
 
     def mixed(self, number: int, *slots: int | None) -> None:
-        """A batch arrives whose messages have these slots; None was acknowledged in an earlier life."""
+        """A batch arrives whose messages have these slots; None is kept back by the broker."""
         groups: dict[int, tuple[int, ...]] = {}
         for index, slot in enumerate(slots):
             if slot is not None:
@@ -129,7 +129,8 @@ class Rig:
         batch = by_slot(pack(LEDGER, number), b"x" * 100, len(slots), groups.items(), 0, self.now)
         offered = [index for index, slot in enumerate(slots) if slot is not None]
         self.dispatcher.offered(pack(LEDGER, number), offered, self.now)
-        self.dispatcher.receive_batch(batch, self.now)
+        kept_back = sum(1 << index for index, slot in enumerate(slots) if slot is None)
+        self.dispatcher.receive_batch(batch, self.now, kept_back)
 
     def opaque(self, number: int, slot: int, count: int) -> Part:
         """A batch arrives that cannot be read."""

@@ -126,6 +126,15 @@ class Scene:
             producer.send(text.encode(), partition_key=key)
         client.close()
 
+    def send_batch(self, *texts: str) -> None:
+        """One batch of a key's messages."""
+        client = pulsar.Client(self.broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        producer = client.create_producer(self.topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+        for text in texts:
+            producer.send_async(text.encode(), None, partition_key="k")
+        producer.flush()
+        client.close()
+
     def subscription(self) -> dict[str, Any]:
         """What the gateway tells of it; nothing if it has none."""
         url = f"{next(each for each in self.gateways if each.running).admin_url}/api/v1/subscriptions"
@@ -133,6 +142,13 @@ class Scene:
             httpx.get(url, trust_env=False, timeout=30).raise_for_status().json()["subscriptions"]
         )
         return told[0] if told else {}
+
+    def backlog(self) -> int:
+        """Entries that the broker does not have as acknowledged whole."""
+        path = self.topic.replace("://", "/")
+        url = f"{self.broker.admin_url}/admin/v2/{path}/stats?getPreciseBacklog=true"
+        told = httpx.get(url, trust_env=False, timeout=30).raise_for_status().json()
+        return int(told["subscriptions"]["s"]["msgBacklog"])
 
     def begin(self) -> None:
         """The first message is in a transaction, its worker has left, and newer ones wait for the second."""
@@ -248,3 +264,29 @@ def test_a_killed_gateway_loses_nothing(
     assert scene.second.do("receive", "plain", "receive", "plain")[::2] == ["1", "2"]
     assert scene.first.do("abort") == ["aborted"]
     assert scene.second.do("receive", "plain") == ["0", "acknowledged"]
+
+
+@pytest.mark.parametrize("end", ["abort", "commit"])
+@pytest.mark.parametrize("version", PULSAR_VERSIONS)
+def test_a_batch_of_which_a_transaction_has_some_is_not_acknowledged_whole(
+    end: str, version: str, start_pulsar: StartPulsar, start_gateway: StartGateway, stack: ExitStack
+) -> None:
+    """The gateway that was killed knew of it; workers acknowledge the rest through the next one before the end."""
+    broker = start_pulsar(version, transactions=True)
+    gateway = start_gateway(broker, takeover_wait_s="0")
+    scene = Scene(broker, gateway, stack=stack)
+    assert scene.first.do("join", "begin") == ["joined", "begun"]
+    scene.send_batch("0", "1", "2")
+    assert scene.first.do("receive", "ack") == ["0", "acknowledged"]
+    gateway.kill()
+    gateway.start()
+    assert scene.second.do("join") == ["joined"]
+    assert scene.first.do("leave") == ["left"]
+    assert scene.second.do("receive", "plain", "receive", "plain")[::2] == ["1", "2"]
+    eventually(lambda: scene.subscription()["dispatcher"]["unconfirmed_acks"] == 0, "the broker to have the acks")
+    assert scene.second.do("soon") == ["nothing"]
+    assert scene.first.do(end)[0] in {"aborted", "committed"}
+    wanted = ["0"] if end == "abort" else []
+    assert scene.second.do(*["receive", "plain"] * len(wanted))[::2] == wanted
+    assert scene.second.do("soon") == ["nothing"]
+    eventually(lambda: scene.backlog() == 0, "the batch to be done at the broker")

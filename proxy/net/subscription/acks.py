@@ -158,7 +158,7 @@ class UpstreamAcks:
         outstanding = self._outstanding
         outstanding.acks = sorted(outstanding.unconfirmed)
         for position, entry in outstanding.entries.items():
-            if isinstance(entry, Batch) and entry.unacked != (1 << entry.total) - 1:
+            if isinstance(entry, Batch) and outstanding.unacked_of(entry) != (1 << entry.total) - 1:
                 outstanding.index_acks[position] = entry
         self._send_again(list(self._in_flight))
 
@@ -181,7 +181,9 @@ class UpstreamAcks:
             return {}
         self._indexes_due = False
         batches, outstanding.index_acks = outstanding.index_acks, {}
-        return {position: batch.unacked for position, batch in batches.items()} if self._with_indexes else {}
+        if not self._with_indexes:
+            return {}
+        return {position: outstanding.unacked_of(batch) for position, batch in batches.items()}
 
     def _gathered(self) -> None:
         self._gathering = False
@@ -191,7 +193,13 @@ class UpstreamAcks:
 
     def _send(self, link: BrokerLink, consumer_id: int, positions: list[int], receipts: list[Receipt]) -> None:
         self._cursor.acknowledged()
-        pairs = [(position >> ENTRY_BITS, position & ENTRY_MASK) for position in positions]
+        kept_back = self._outstanding.kept_back
+
+        def build(request_id: int) -> bytes:
+            if kept_back and not kept_back.keys().isdisjoint(positions):
+                return index_ack(consumer_id, {each: kept_back.get(each, 0) for each in positions}, request_id)
+            pairs = [(position >> ENTRY_BITS, position & ENTRY_MASK) for position in positions]
+            return commands.ack(consumer_id, pairs, request_id)
 
         def again() -> None:
             outstanding = self._outstanding
@@ -202,7 +210,7 @@ class UpstreamAcks:
                 self._cursor.confirmed(positions)
             self._settle(receipts, reply, again)
 
-        link.request(lambda request_id: commands.ack(consumer_id, pairs, request_id), answered)
+        link.request(build, answered)
 
     def _send_indexes(
         self, link: BrokerLink, consumer_id: int, indexes: dict[int, int], receipts: list[Receipt]
@@ -257,11 +265,11 @@ class UpstreamAcks:
 
 
 def index_ack(consumer_id: int, indexes: dict[int, int], request_id: int) -> bytes:
-    """An ack of single messages: position to the bits of those still unacknowledged."""
+    """An ack of single messages: position to the bits of those still unacknowledged, 0 for none."""
     ids = []
     for position, unacked in indexes.items():
         ledger, entry = unpack(position)
-        ids.append(pb.MessageIdData(ledgerId=ledger, entryId=entry, ack_set=words_of(unacked)))
+        ids.append(pb.MessageIdData(ledgerId=ledger, entryId=entry, ack_set=words_of(unacked) if unacked else ()))
     return encode_command(
         pb.BaseCommand(
             type=pb.BaseCommand.ACK,

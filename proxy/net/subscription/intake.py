@@ -62,12 +62,12 @@ class Intake:
             part = Part(position, slot, min(count, BATCH_MESSAGES_MAX), tail, redeliveries, arrived_at)
             part.opaque = True
             self._arrived(position, slot, part.count)
-            self._dispatcher.receive_part(part, now)
+            self._dispatcher.receive_part(part, now, _kept_back(bits_of(ack_set), part.count) if ack_set else 0)
         elif ack_set:
             self._partly_acked(slots, position, count, redeliveries, bits_of(ack_set), tail, arrived_at, now)
         elif isinstance(slots, Mixed):
             self._counters.mixed_batches += 1
-            self._mixed(slots, slots.wanted, position, redeliveries, tail, arrived_at, now)
+            self._mixed(slots, slots.wanted, position, redeliveries, tail, arrived_at, now, 0)
         else:
             self._arrived(position, slots, count)
             self._dispatcher.receive_part(Part(position, slots, count, tail, redeliveries, arrived_at), now)
@@ -81,10 +81,11 @@ class Intake:
         tail: bytes,
         arrived_at: float,
         now: float,
+        kept_back: int,
     ) -> None:
         batch = mixed_batch(position, tail, slots.slots, redeliveries, arrived_at, wanted)
         self._contents.keep(batch, slots.opened)
-        self._received_batch(batch, slots.slots, wanted, now)
+        self._received_batch(batch, slots.slots, wanted, now, kept_back)
 
     def chunk(
         self,
@@ -113,27 +114,34 @@ class Intake:
         arrived_at: float,
         now: float,
     ) -> None:
-        """An entry of which an earlier life acknowledged some messages already."""
+        """An entry without some of its messages, which are acknowledged or in a transaction: see `kept_back`."""
+        kept_back = _kept_back(unacked, count)
         left = tuple(bits_to_indexes(unacked & ((1 << count) - 1), range(count)))
         if isinstance(slots, Mixed) and slots.wanted is not None:
             left = tuple(sorted(set(left).intersection(slots.wanted)))
         if not left:
-            self._dispatcher.outstanding.acks.append(position)
-            self._dispatcher.outstanding.unconfirmed.add(position)
+            self._dispatcher.receive_nothing(position, kept_back)
         elif isinstance(slots, Mixed):
-            self._mixed(slots, left, position, redeliveries, tail, arrived_at, now)
+            self._mixed(slots, left, position, redeliveries, tail, arrived_at, now, kept_back)
         else:
             of_each = [slots] * count
             batch = mixed_batch(position, tail, of_each, redeliveries, arrived_at, left)
-            self._received_batch(batch, of_each, left, now)
+            self._received_batch(batch, of_each, left, now, kept_back)
 
-    def _received_batch(self, batch: Batch, slots: Sequence[int], wanted: tuple[int, ...] | None, now: float) -> None:
+    def _received_batch(
+        self, batch: Batch, slots: Sequence[int], wanted: tuple[int, ...] | None, now: float, kept_back: int
+    ) -> None:
         """`slots` of all its messages; `wanted` are the indexes of those that are to be delivered, None for all."""
         if self._monitor is not None and batch.parts[0].divisible:
             self._monitor.arrived_batch(batch.position, slots, wanted)
-        self._dispatcher.receive_batch(batch, now)
+        self._dispatcher.receive_batch(batch, now, kept_back)
 
     def _arrived(self, position: int, slot: int, count: int) -> None:
         """An entry whose messages have one slot."""
         if self._monitor is not None and self._monitor.watched[slot]:
             self._monitor.arrived(position, slot, count)
+
+
+def _kept_back(unacked: int, count: int) -> int:
+    """The messages of so many that an ack set leaves out, as bits."""
+    return ~unacked & ((1 << count) - 1)

@@ -54,7 +54,7 @@ public final class TransactionalWorker {
             case "join":
                 has.put("consumer", client.newConsumer().topic(topic).subscriptionName("s")
                         .subscriptionType(SubscriptionType.Key_Shared)
-                        .acknowledgmentGroupTime(0, TimeUnit.MILLISECONDS)
+                        .acknowledgmentGroupTime(0, TimeUnit.MILLISECONDS).enableBatchIndexAcknowledgment(true)
                         .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe());
                 return "joined";
             case "leave":

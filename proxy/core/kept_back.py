@@ -1,0 +1,69 @@
+"""Messages of an entry that the broker keeps back, and may send later.
+
+Problem: a broker sends an entry without those of its messages that are acknowledged, and without those that were
+acknowledged in a transaction that has not ended. Which of both it is, nothing tells. A gateway that was killed took its
+knowledge of open transactions with it, and workers may acknowledge past the gateway. If the entry were acknowledged
+whole once all that was sent of it is, a transaction that is aborted afterwards would have nothing to give back: its
+messages would be lost (G3).
+
+Rule: an entry is acknowledged as far as it was sent, with a bit for each message that was kept back. The broker has it
+done when these are acknowledged too, which most are already. If it sends some of them after all, these are news, though
+the entry is not: they join what is here of it, or it is here again with these alone. What was acknowledged of it stays
+so. Their order is that of what comes late: behind newer messages of their keys that have left already, before the
+others.
+
+Not for an entry that cannot be cut: it goes whole, with what was kept back, so that workers acknowledge all of it.
+
+Source: `AbstractBaseDispatcher.filterEntriesForConsumer`, `ManagedCursorImpl.asyncDelete` (ack sets are combined),
+`PendingAckHandleImpl.individualAckAbortCommon`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part, batch_of, narrow
+from proxy.core.index_bits import bits_to_indexes, indexes_to_bits
+
+if TYPE_CHECKING:
+    from proxy.core.outstanding import Outstanding
+
+
+def news_of(part: Part, before: int, kept_back: int) -> int:
+    """Messages of an entry that comes again which had been kept back and are not any more, as bits.
+
+    `part` is the entry as it comes, without the messages `kept_back`; `before` were kept back when it came before.
+    """
+    total = part.total
+    sent = (1 << total) - 1 if part.indexes is None else indexes_to_bits(part.indexes, total)
+    return before & sent & ~kept_back
+
+
+def reduce_to(part: Part, news: int) -> None:
+    """Leave an entry that comes again only these messages, unless it cannot be cut."""
+    if part.divisible:
+        batch = batch_of(part)
+        narrow(part, tuple(bits_to_indexes(news, range(batch.total))))
+
+
+def join(outstanding: Outstanding, part: Part, news: int) -> Part:
+    """Let an entry that is outstanding have these messages more, whose slots `part` has; they wait nowhere yet."""
+    here = outstanding.entries[part.position]
+    assert isinstance(here, Batch), "an entry that came in part is a batch"
+    indexes, first = tuple(bits_to_indexes(news, range(here.total))), here.parts[0]
+    other = Part(here.position, part.slot, len(indexes), here.tail, part.redeliveries, part.received_at)
+    other.indexes, other.digest, other.batch = indexes, first.digest, here
+    found = list(part.slots_of(indexes))
+    if here.slots is not None or set(found) != {first.slot}:
+        if here.slots is None:
+            size = MIXED_MESSAGE_BYTES * here.total
+            here.bytes_held += size
+            outstanding.grew(size)
+        here.slots = slots = list(here.slots or [first.slot] * here.total)
+        for index, slot in zip(indexes, found, strict=True):
+            slots[index] = slot
+        other.slots, other.slot = slots, found[0]
+    here.add(other)
+    outstanding.grew(PART_BYTES)
+    outstanding.spill.waits((other,))
+    return other
