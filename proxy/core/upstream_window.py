@@ -93,7 +93,8 @@ class UpstreamWindow:
     ) -> int:
         """Permits to grant now, 0 for none; they count as outstanding from here on.
 
-        `asked_messages` are on their way even without room for them: the broker was asked for them again (`spill`).
+        `asked_messages` are on their way even without room for them: the broker was asked for them again (`spill`), or
+        may send them again after a transaction.
 
         All but `shares` is about the whole subscription, which has so many windows. Each gets its part, and at least
         one message where anything may be granted at all, or a stream without messages would never get its first.

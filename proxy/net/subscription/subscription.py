@@ -380,14 +380,18 @@ class Subscription:
         if consumer.upstream.link is None or consumer.waits_for_cursor:
             return
         dispatcher = self._dispatcher
-        spill = dispatcher.outstanding.spill
+        spill, transactions = dispatcher.outstanding.spill, self.state.transactions
+        awaited = transactions.awaited_messages
+        asked = spill.asked_messages and (0 if consumer.receiving.queue.entries else spill.asked_messages)
         permits = consumer.window.grant(
             workers=len(dispatcher.workers),
             free_permits=free_permits,
             waiting_messages=dispatcher.waiting_messages - spill.messages + self.consumers.queued_messages,
             bytes_held=bytes_held,
             shares=shares,
-            asked_messages=spill.asked_messages and (0 if consumer.receiving.queue.entries else spill.asked_messages),
+            asked_messages=asked + awaited,
         )
         if permits:
             consumer.send_permits(permits)
+        if awaited and consumer.window.outstanding > 0:
+            transactions.permitted()

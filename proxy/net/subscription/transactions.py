@@ -9,6 +9,8 @@ messages again. So the gateway learns it in one of four ways:
 4. The coordinator, asked every `COORDINATOR_S`, knows the transaction no more (`coordinators`). An abort would have had
    the broker send the messages again, so it was a commit, most likely: keys do not wait for it any more. But nothing is
    acknowledged on a likelihood, and the messages remain in wait for 2 or 3. So they do after `HELD_S_MAX` without news.
+   A broker without permits sends nothing again. It has none while the look-ahead is full, perhaps of what waits for
+   these very messages. So it is granted as many as are awaited, once: what comes again goes before all else.
 
 An acknowledgement that a lost connection left without an answer is sent again; that the broker knows it already
 (TransactionConflict) is success then. One whose transaction has ended before it was sent is not sent: it would be
@@ -142,8 +144,10 @@ class TransactionalAcks:
         self._asked_at: dict[TransactionId, float] = {}
         self._gone_at: dict[TransactionId, float] = {}
         """When a coordinator was found not to know a transaction any more."""
-        self._granted = False
-        """Whether the broker may send something."""
+        self._permitted_at: dict[TransactionId, float] = {}
+        """When the broker had permits first after that."""
+        self.awaited_messages = 0
+        """Those of transactions that are gone, while the broker has had no permits since: to be granted."""
         self._dispatcher = dispatcher
         self._registry = registry
         self._clock = clock
@@ -194,15 +198,25 @@ class TransactionalAcks:
 
     def flush(self, link: BrokerLink | None, consumer_id: int, permits: int) -> None:
         """Send what there is; without a link it keeps waiting. `permits` are those that the broker has."""
-        self._granted = link is not None and permits > 0
         if link is None:
+            self._permitted_at.clear()
+            self._count_awaited()
             return
+        if permits > 0:
+            self.permitted()
         unsent, self._unsent = self._unsent, []
         for request in unsent:
             self._send(link, consumer_id, request)
         if self._ask_due:
             self._ask_due = False
             self._ask(link, consumer_id)
+
+    def permitted(self) -> None:
+        """The broker has permits: what comes again of transactions that are gone comes now."""
+        now = self._clock.now()
+        for transaction in self._gone_at:
+            self._permitted_at.setdefault(transaction, now)
+        self.awaited_messages = 0
 
     def ended(self, transaction: TransactionId, *, committed: bool) -> None:
         """The coordinator has ended a transaction, here and at every topic."""
@@ -220,6 +234,7 @@ class TransactionalAcks:
 
     def committed_up_to(self, position: int) -> None:
         """The broker's mark-delete position."""
+        self._dispatcher.outstanding.acknowledged_up_to(position)
         if self._dispatcher.in_transaction:
             confirmed = [held for held in self._dispatcher.in_transaction.all() if held.confirmed]
             self._settle([held for held in confirmed if held.part.position <= position], committed=True)
@@ -288,7 +303,9 @@ class TransactionalAcks:
             self._transactions.pop(transaction, None)
             self._asked_at.pop(transaction, None)
             self._gone_at.pop(transaction, None)
+            self._permitted_at.pop(transaction, None)
             self._registry.forget(transaction, self)
+        self._count_awaited()
 
     def _watch(self) -> None:
         if self._timer is None:
@@ -312,8 +329,8 @@ class TransactionalAcks:
 
     def _is_over(self, held: Held, now: float) -> bool:
         """Whether its transaction has ended, and the broker would have sent it again by now if that was an abort."""
-        gone_at = self._gone_at.get(held.transaction)
-        return gone_at is not None and self._granted and held.confirmed and gone_at + RESEND_S <= now
+        permitted_at = self._permitted_at.get(held.transaction)
+        return permitted_at is not None and held.confirmed and permitted_at + RESEND_S <= now
 
     def _ask_coordinators(self, helds: Sequence[Held], now: float) -> None:
         since: dict[TransactionId, float] = {}
@@ -328,6 +345,13 @@ class TransactionalAcks:
     def _gone(self, transaction: TransactionId) -> None:
         if transaction in self._transactions:
             self._gone_at[transaction] = self._clock.now()
+            self._count_awaited()
+            self._wake()
+
+    def _count_awaited(self) -> None:
+        of_each = (self._transactions.get(each, ()) for each in self._gone_at.keys() - self._permitted_at)
+        awaited = (held for helds in of_each for held in helds if held.confirmed and not held.released)
+        self.awaited_messages = sum(held.part.count for held in awaited)
 
     def _ask(self, link: BrokerLink, consumer_id: int) -> None:
         def answered(reply: pb.BaseCommand | Exception) -> None:

@@ -1,0 +1,54 @@
+"""Transactions that are gone, while the broker has no permits to send again what they give back."""
+
+from __future__ import annotations
+
+import itertools
+
+from proxy.net.subscription.transactions import ASK_S, COORDINATOR_S, RESEND_S
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.subscription_rig import SubscriptionRig, Worker
+from tests.net.subscription_rig_broker import T, single
+from tests.net.test_subscription_transactions import ack
+
+
+def full() -> tuple[SubscriptionRig, Worker, str, int]:
+    """A worker that waits for a key which a worker that left has in a transaction; newer messages fill the look-ahead.
+
+    With the key, and the first entry that has not come.
+    """
+    rig = SubscriptionRig(look_ahead_messages_per_worker=2, look_ahead_messages_per_subscription=2)
+    first = rig.worker("a", permits=1)
+    second = rig.worker("b", permits=3)
+    key = rig.key_for("a")
+    left = rig.link.permits() - 1
+    rig.link.deliver((0, single(key)))
+    ack(rig, first, 0)
+    first.lose()
+    entries = itertools.count(1)
+    while left := left + rig.link.permits():
+        rig.link.deliver(*[(next(entries), single(key)) for _ in range(left)])
+        left = 0
+    assert second.entries() == []
+    rig.link.refusals[T.ADD_SUBSCRIPTION_TO_TXN] = (pb.TransactionNotFound, "no such transaction")
+    rig.clock.advance(COORDINATOR_S - 2 * ASK_S)
+    assert rig.link.permits() == 0
+    rig.clock.advance(3 * ASK_S)
+    assert rig.link.permits() == 1
+    return rig, second, key, next(entries)
+
+
+def test_what_an_abort_gives_back_comes_though_the_look_ahead_is_full() -> None:
+    """A broker without permits sends nothing; that the transaction is gone, its coordinator says."""
+    rig, second, key, _ = full()
+    rig.link.deliver((0, single(key)), redeliveries=1)
+    assert second.entries() == [0, 1, 2]
+
+
+def test_for_what_does_not_come_again_the_broker_is_granted_permits_once() -> None:
+    """Others may use them; the transaction was committed then, and its key goes on."""
+    rig, second, key, following = full()
+    rig.link.deliver((following, single(key)))
+    rig.clock.advance(ASK_S / 2)
+    assert (rig.link.permits(), second.entries()) == (0, [])
+    rig.clock.advance(RESEND_S + ASK_S)
+    assert second.entries() == [1, 2, 3]
