@@ -24,6 +24,7 @@ from tests.sim.deployment.mutants import MUTANTS as OF_OWNERS
 from tests.sim.lease_mutants import MUTANTS as LEASE_MUTANTS
 from tests.sim.monitor_mutants import MUTANTS as MONITOR_MUTANTS
 from tests.sim.mutant import Mutant
+from tests.sim.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("proxy", "admin_api", "integration", "tests", "pyproject.toml")
@@ -171,6 +172,7 @@ MUTANTS = (
         "        if name in services.orders.of(key).drained:\n",
     ),
     *LEASE_MUTANTS,
+    *TRANSACTION_MUTANTS,
     *DEAD_LETTER_MUTANTS,
     Mutant(
         "a window has room for one message more",

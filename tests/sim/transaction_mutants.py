@@ -1,0 +1,83 @@
+"""Faults of what is acknowledged inside transactions, for `mutants`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.sim.mutant import Mutant
+
+ACKS: Final = "proxy/net/subscription/acks.py"
+OUTSTANDING: Final = "proxy/core/outstanding.py"
+DISPATCHER: Final = "proxy/core/dispatcher.py"
+TRANSACTIONAL: Final = "proxy/core/transactional_acks.py"
+SUBSCRIPTION: Final = "proxy/net/subscription/subscription.py"
+OF_KEPT_BACK: Final = "tests/core/test_kept_back.py"
+OF_ACKS: Final = "tests/net/test_kept_back.py"
+OF_CORE: Final = "tests/core/test_transactional_acks.py"
+OF_NET: Final = "tests/net/test_awaited_transactions.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "transactions: a batch is acknowledged whole though the broker kept some of it back",
+        ACKS,
+        "            if kept_back and not kept_back.keys().isdisjoint(positions):\n",
+        "            if kept_back and not positions:\n",
+        tests=OF_ACKS,
+    ),
+    Mutant(
+        "transactions: acks of single messages name what the broker kept back",
+        OUTSTANDING,
+        "        return batch.unacked | kept if kept else batch.unacked\n",
+        "        return batch.unacked & ~kept if kept else batch.unacked\n",
+        tests=OF_ACKS,
+    ),
+    Mutant(
+        "transactions: what an abort gives back of an entry is taken for a repetition",
+        DISPATCHER,
+        "            news = kept_back.news_of(part, before, kept_back_bits) if before else 0\n",
+        "            news = 0\n",
+        tests=OF_KEPT_BACK,
+    ),
+    Mutant(
+        "transactions: what an abort gives back of an entry that is here waits nowhere",
+        DISPATCHER,
+        "                    self._wait_late(kept_back.join(outstanding, part, news), now)\n",
+        "                    kept_back.join(outstanding, part, news)\n",
+        tests=OF_KEPT_BACK,
+    ),
+    Mutant(
+        "transactions: an ack that was not sent takes what an abort gives back with it",
+        OUTSTANDING,
+        "            self.acks = [each for each in self.acks if each != position]\n",
+        "            pass\n",
+        tests=OF_KEPT_BACK,
+    ),
+    Mutant(
+        "transactions: a key does not wait for their end",
+        TRANSACTIONAL,
+        "    worker.unacked -= taken.count\n",
+        "    worker.unacked -= taken.count\n    dispatcher.release_held(held, now)\n",
+        tests=OF_CORE,
+    ),
+    Mutant(
+        "transactions: what is aborted waits nowhere",
+        TRANSACTIONAL,
+        "    dispatcher.place(returned, now)\n",
+        "    dispatcher.place((), now)\n",
+        tests=OF_CORE,
+    ),
+    Mutant(
+        "transactions: an abort that nobody tells of has no permits to be seen by",
+        SUBSCRIPTION,
+        "            asked_messages=asked + awaited,\n",
+        "            asked_messages=asked,\n",
+        tests=OF_NET,
+    ),
+    Mutant(
+        "transactions: permits for what may come again are granted for ever",
+        SUBSCRIPTION,
+        "        if awaited and consumer.window.outstanding > 0:\n",
+        "        if awaited and consumer.window.outstanding < 0:\n",
+        tests=OF_NET,
+    ),
+)
