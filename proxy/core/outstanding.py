@@ -103,8 +103,9 @@ class Outstanding:
             self.highest = position
 
     def is_repeat(self, position: int, redeliveries: int) -> bool:
-        """Whether the broker sent this entry before; if it is acknowledged already, acknowledge it again.
+        """Whether the broker sent this entry before; what is acknowledged of it already, acknowledge again.
 
+        A part, too: where a transaction has the rest and is committed unseen, nothing else would.
         Not whether it sent all of it then: `bits_kept_back` tells.
         """
         known = self.entries.get(position)
@@ -112,6 +113,8 @@ class Outstanding:
             redeliveries -= self.spill.caused(position)
             for part in known.parts if isinstance(known, Batch) else (known,):
                 part.redeliveries = max(part.redeliveries, redeliveries)
+            if isinstance(known, Batch) and self.unacked_of(known) != (1 << known.total) - 1:
+                self.index_acks[position] = known
         elif position in self.unconfirmed or self.was_confirmed(position):
             self.unconfirmed.add(position)
             self.acks.append(position)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core import transactional_acks
 from proxy.core.key_policy import KeyPolicy
 from proxy.core.outstanding import CONFIRMED_PARTS_MAX, Outstanding
 from proxy.core.positions import pack
@@ -228,3 +229,18 @@ def test_with_nothing_consumed_here_nothing_is_remembered() -> None:
     rig.mixed(1, None, A, A)
     rig.dispatcher.outstanding.forget_acknowledged()
     assert rig.dispatcher.outstanding.bits_kept_back(ONE) == 0
+
+
+def test_what_a_broker_forgot_of_an_entry_that_is_here_is_acknowledged_again() -> None:
+    """The rest is in a transaction that is committed unseen: nothing else would have it acknowledged."""
+    rig = Rig(c1=[A])
+    worker = rig.join("c1", 9)
+    rig.batch(1, A, 2)
+    assert rig.got("c1") == [1]
+    transactional_acks.hold(rig.dispatcher, worker, [(ONE, 0b10)], (0, 1), rig.now)
+    rig.ack_all_but("c1", 1, 0)
+    outstanding = rig.dispatcher.outstanding
+    assert [outstanding.unacked_of(batch) for batch in outstanding.index_acks.values()] == [0b01]
+    outstanding.index_acks.clear()
+    rig.mixed(1, None, A)
+    assert [outstanding.unacked_of(batch) for batch in outstanding.index_acks.values()] == [0b01]
