@@ -44,11 +44,27 @@ def test_what_an_abort_gives_back_comes_though_the_look_ahead_is_full() -> None:
     assert second.entries() == [0, 1, 2]
 
 
-def test_for_what_does_not_come_again_the_broker_is_granted_permits_once() -> None:
-    """Others may use them; the transaction was committed then, and its key goes on."""
+def test_for_what_does_not_come_again_the_broker_is_granted_permits_seldom() -> None:
+    """Others may use them, or have been under way; the transaction was committed then, and its key goes on."""
     rig, second, key, following = full()
     rig.link.deliver((following, single(key)))
     rig.clock.advance(ASK_S / 2)
     assert (rig.link.permits(), second.entries()) == (0, [])
     rig.clock.advance(RESEND_S + ASK_S)
     assert second.entries() == [1, 2, 3]
+
+
+def test_permits_that_others_took_are_granted_again() -> None:
+    """After twice as long each time, so that the look-ahead grows by a few messages and not without end."""
+    rig, _, key, following = full()
+    rig.link.deliver((following, single(key)))
+    following += 1
+    granted = []
+    for second in range(100):
+        rig.clock.advance(ASK_S)
+        permits = rig.link.permits()
+        if permits:
+            granted.append(second)
+            rig.link.deliver(*[(following + each, single(key)) for each in range(permits)])
+            following += permits
+    assert 3 < len(granted) < 9, granted

@@ -74,7 +74,7 @@ MUTANTS: Final = (
         tests=OF_NET,
     ),
     Mutant(
-        "transactions: permits for what may come again are granted for ever",
+        "transactions: permits for what may come again are granted in every turn",
         SUBSCRIPTION,
         "        if awaited and consumer.window.outstanding > 0:\n",
         "        if awaited and consumer.window.outstanding < 0:\n",

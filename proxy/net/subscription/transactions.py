@@ -10,7 +10,8 @@ messages again. So the gateway learns it in one of four ways:
    the broker send the messages again, so it was a commit, most likely: keys do not wait for it any more. But nothing is
    acknowledged on a likelihood, and the messages remain in wait for 2 or 3. So they do after `HELD_S_MAX` without news.
    A broker without permits sends nothing again. It has none while the look-ahead is full, perhaps of what waits for
-   these very messages. So it is granted as many as are awaited, once: what comes again goes before all else.
+   these very messages. So it is granted as many as are awaited, and what comes again goes before all else. While they
+   do not come it is granted them anew, each time after twice as long: others may have been under way, and taken them.
 
 An acknowledgement that a lost connection left without an answer is sent again; that the broker knows it already
 (TransactionConflict) is success then. One whose transaction has ended before it was sent is not sent: it would be
@@ -147,7 +148,10 @@ class TransactionalAcks:
         self._permitted_at: dict[TransactionId, float] = {}
         """When the broker had permits first after that."""
         self.awaited_messages = 0
-        """Those of transactions that are gone, while the broker has had no permits since: to be granted."""
+        """Those of transactions that are gone, when permits for them are due."""
+        self._permits_at = 0.0
+        """When they are due again."""
+        self._permits_pause_s = 0.0
         self._dispatcher = dispatcher
         self._registry = registry
         self._clock = clock
@@ -200,7 +204,7 @@ class TransactionalAcks:
         """Send what there is; without a link it keeps waiting. `permits` are those that the broker has."""
         if link is None:
             self._permitted_at.clear()
-            self._count_awaited()
+            self._await(self._clock.now())
             return
         if permits > 0:
             self.permitted()
@@ -305,7 +309,8 @@ class TransactionalAcks:
             self._gone_at.pop(transaction, None)
             self._permitted_at.pop(transaction, None)
             self._registry.forget(transaction, self)
-        self._count_awaited()
+        if not self._gone_at:
+            self.awaited_messages = 0
 
     def _watch(self) -> None:
         if self._timer is None:
@@ -322,6 +327,9 @@ class TransactionalAcks:
         helds = transactions.all()
         late = [held for held in helds if held.since + HELD_S_MAX <= now or self._is_over(held, now)]
         transactional_acks.wait_no_more(self._dispatcher, late, now)
+        if self._gone_at and self._permits_at <= now:
+            self._permits_at, self._permits_pause_s = now + self._permits_pause_s, 2 * self._permits_pause_s
+            self._count_awaited()
         self._ask_coordinators([held for held in helds if held.confirmed and not held.released], now)
         self._ask_due = any(held.confirmed and held.since + ASK_S <= now for held in helds)
         self._watch()
@@ -344,13 +352,17 @@ class TransactionalAcks:
 
     def _gone(self, transaction: TransactionId) -> None:
         if transaction in self._transactions:
-            self._gone_at[transaction] = self._clock.now()
-            self._count_awaited()
+            now = self._gone_at[transaction] = self._clock.now()
+            self._await(now)
             self._wake()
 
+    def _await(self, now: float) -> None:
+        """What is gone comes again, or does not; permits for it are due."""
+        self._permits_at, self._permits_pause_s = now + ASK_S, 2 * ASK_S
+        self._count_awaited()
+
     def _count_awaited(self) -> None:
-        of_each = (self._transactions.get(each, ()) for each in self._gone_at.keys() - self._permitted_at)
-        awaited = (held for helds in of_each for held in helds if held.confirmed and not held.released)
+        awaited = (held for each in self._gone_at for held in self._transactions.get(each, ()) if held.confirmed)
         self.awaited_messages = sum(held.part.count for held in awaited)
 
     def _ask(self, link: BrokerLink, consumer_id: int) -> None:
