@@ -372,8 +372,8 @@ MUTANTS = (
     Mutant(
         "an index is shifted",
         ENTRY,
-        "    _reduce(part, left)\n    return other\n",
-        "    _reduce(part, tuple(index - 1 for index in left))\n    return other\n",
+        "    narrow(part, left)\n    return other\n",
+        "    narrow(part, tuple(index - 1 for index in left))\n    return other\n",
     ),
     Mutant(
         "the rest of a batch that was cut is forgotten",
