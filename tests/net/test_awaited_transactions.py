@@ -37,6 +37,11 @@ def full() -> tuple[SubscriptionRig, Worker, str, int]:
     return rig, second, key, next(entries)
 
 
+def reads(rig: SubscriptionRig) -> bool:
+    """Whether what the broker sends is read now."""
+    return rig.link.reading
+
+
 def test_what_an_abort_gives_back_comes_though_the_look_ahead_is_full() -> None:
     """A broker without permits sends nothing; that the transaction is gone, its coordinator says."""
     rig, second, key, _ = full()
@@ -68,3 +73,34 @@ def test_permits_that_others_took_are_granted_again() -> None:
             rig.link.deliver(*[(following + each, single(key)) for each in range(permits)])
             following += permits
     assert 3 < len(granted) < 9, granted
+
+
+def test_what_an_abort_gives_back_is_read_though_the_memory_is_full() -> None:
+    """All that would make room waits for it; and a connection that is dead is noticed only while it is read."""
+    rig = SubscriptionRig(gateway_memory_bytes=20_000, subscription_memory_bytes=20_000)
+    first = rig.worker("a", permits=1)
+    second = rig.worker("b", permits=9)
+    key = rig.key_for("a")
+    rig.link.deliver((0, single(key)))
+    ack(rig, first, 0)
+    first.lose()
+    rig.link.deliver((1, single(key, b"x" * 30_000)))
+    assert not reads(rig)
+    rig.link.refusals[T.ADD_SUBSCRIPTION_TO_TXN] = (pb.TransactionNotFound, "no such transaction")
+    rig.clock.advance(COORDINATOR_S + ASK_S)
+    assert reads(rig)
+    rig.link.deliver((0, single(key)), redeliveries=1)
+    assert second.entries() == [0, 1]
+
+
+def test_where_the_cursor_stands_is_read_though_the_memory_is_full() -> None:
+    """It tells of a commit, which makes room; also long after keys have ceased to wait for it."""
+    rig = SubscriptionRig(gateway_memory_bytes=20_000, subscription_memory_bytes=20_000)
+    worker = rig.worker("a", permits=1)
+    rig.link.deliver((0, single("k")))
+    ack(rig, worker, 0)
+    rig.link.deliver((1, single("k", b"x" * 30_000)))
+    rig.link.refusals[T.ADD_SUBSCRIPTION_TO_TXN] = (pb.TransactionNotFound, "no such transaction")
+    assert not reads(rig)
+    rig.clock.advance(COORDINATOR_S + RESEND_S + 60 * ASK_S)
+    assert reads(rig)

@@ -65,9 +65,10 @@ class Refetch:
         """What of the bytes of entries counts for the gateway, which reads nothing while it has too many.
 
         While an entry is on its way that others wait behind, no more than half of what the subscription may have: not
-        to read would keep all of them. What may come besides is bounded by what was asked for.
+        to read would keep all of them. What may come besides is bounded by what was asked for. So it is while something
+        is held of a transaction that is gone: what the broker sends or tells of it, also by its death, must be read.
         """
-        if not self._spill.asked:
+        if not (self._spill.asked or self._state.transactions.awaits):
             return held_bytes
         return min(held_bytes, self._state.settings.subscription_memory_bytes // 2)
 

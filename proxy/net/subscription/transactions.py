@@ -164,6 +164,11 @@ class TransactionalAcks:
         self._ask_due = False
 
     @property
+    def awaits(self) -> bool:
+        """Whether something is held of a transaction that is gone: the broker sends it, or tells of its commit."""
+        return bool(self._gone_at)
+
+    @property
     def unanswered(self) -> bool:
         """Whether the broker has not answered one."""
         return bool(self._unsent or self._in_flight)
