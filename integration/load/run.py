@@ -172,9 +172,9 @@ class LoadRun:
         """Judge what is on record."""
         return audit(self._records, [worker.life() for worker in self._lives], self._interruptions)
 
-    def longest_waits(self, since_ns: int = 0) -> dict[int, int]:
+    def longest_waits(self, since_ns: int = 0, until_ns: int | None = None) -> dict[int, int]:
         """How long each key's worst message was on its way to its first worker, in nanoseconds; see `waits`."""
-        return longest_waits([worker.life() for worker in self._lives], since_ns)
+        return longest_waits([worker.life() for worker in self._lives], since_ns, until_ns)
 
     def close(self) -> None:
         """End every process at once."""

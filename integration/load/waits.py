@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from integration.load.lives import WorkerLife
 
 
-def longest_waits(workers: Iterable[WorkerLife], since_ns: int = 0) -> dict[int, int]:
+def longest_waits(workers: Iterable[WorkerLife], since_ns: int = 0, until_ns: int | None = None) -> dict[int, int]:
     """The longest wait of each key, in nanoseconds; what came again counts when it came first.
 
-    Only of messages that were sent at `since_ns` of the monotonic clock or later.
+    Only of messages that were sent at `since_ns` of the monotonic clock or later, and before `until_ns`, if given.
     """
     first: dict[tuple[int, int, int], tuple[int, int]] = {}
     for worker in workers:
         for record in worker.records:
-            if record.event == Event.RECEIVED and record.sent_ns >= since_ns:
+            asked = record.sent_ns >= since_ns and (until_ns is None or record.sent_ns < until_ns)
+            if record.event == Event.RECEIVED and asked:
                 number = record.producer, record.key, record.sequence
                 came = record.at_ns, record.sent_ns
                 first[number] = min(came, first.get(number, came))

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import psutil
 
 from integration.certificates import Authority
@@ -77,7 +78,7 @@ class Owned:
             found[:] = [] if serving is None else [serving]
             return bool(found)
 
-        eventually(serves, "one replica that serves all workers")
+        patiently(serves, "one replica that serves all workers")
         return found[0]
 
     def leader(self) -> KeylineGateway:
@@ -89,7 +90,7 @@ class Owned:
             found[:] = [each for each, one in told if one["leader"] == one["replica"]]
             return len(found) == 1
 
-        eventually(leads, "one replica that leads")
+        patiently(leads, "one replica that leads")
         return found[0]
 
     def replica(self, role: Role) -> KeylineGateway:
@@ -106,7 +107,7 @@ class Owned:
         asked = AdminClient(target.admin_url)
         path = f"/subscriptions/{self.run.topic.removeprefix('persistent://')}/{SUBSCRIPTION}/owner"
         asked.ask("PUT", path, json={"replica": f"replica-{self.gateways.index(target)}"})
-        eventually(lambda: self._serving() is target, "the replica that is named to serve all workers")
+        patiently(lambda: self._serving() is target, "the replica that is named to serve all workers")
         asked.ask("PUT", path, json={"replica": None})
         everywhere = [AdminClient(gateway.admin_url) for gateway in self.gateways]
         eventually(lambda: not any(each.ask("GET", "/orders") for each in everywhere), "no orders")
@@ -145,6 +146,18 @@ class Owned:
         assert result.ok, explain(result, *self.gateways)
         assert result.delivered == result.acknowledged == MESSAGES, explain(result, *self.gateways)
         return result
+
+
+def patiently(condition: Callable[[], object], what: str) -> None:
+    """As `eventually`, of replicas that may be too busy to answer in time: they are asked again."""
+
+    def holds() -> object:
+        try:
+            return condition()
+        except httpx.TimeoutException:
+            return False
+
+    eventually(holds, what)
 
 
 def tls_settings(directory: Path) -> dict[str, str]:

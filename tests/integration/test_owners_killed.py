@@ -1,11 +1,14 @@
 """A replica in owner mode is killed under load and does not come back: an owner, a leader, both in one, or neither.
 
-A real broker, workers at all replicas, a producer with default batching; audited.
+Real brokers of both versions, workers at all replicas, producers with default batching; audited. The deployments of
+one broker run beside each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -13,35 +16,54 @@ import pytest
 
 from integration.standalone import PulsarStandalone
 from tests.integration.faults.owner_waits import check_waits_for_the_dead
-from tests.integration.owner_rig import Owned, Role, owned_subscription
+from tests.integration.owner_rig import Role, owned_subscription
+from tests.integration.side_by_side import Case, asked_for, side_by_side
 
-OWNERS: Final = (Role.OWNER, Role.OWNER_THAT_LEADS)
-OTHERS: Final = (Role.LEADER, Role.SIDE)
+OWNERS: Final = ("owner", "owner_that_leads")
+OTHERS: Final = ("leader", "side")
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture
-def owned(module_pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
-    """Three replicas."""
-    with owned_subscription(module_pulsar, new_topic("killed"), tmp_path) as owned:
-        yield owned
+def killed(broker: PulsarStandalone, role: Role, topic: str, directory: Path) -> Case:
+    """Three replicas, of which the one with this role is."""
+
+    def prepare(stack: ExitStack) -> Callable[[], str]:
+        directory.mkdir()
+        settings = {"group_deployment": directory.name}
+        owned = stack.enter_context(owned_subscription(broker, topic, directory, settings))
+        gateway = owned.replica(role)
+        if gateway is not owned.owner():
+            owned.lead_a_worker_to(gateway)
+        return lambda: check_waits_for_the_dead(owned, gateway)
+
+    return prepare
 
 
-def name_of(role: Role) -> str:
-    """In a test's id."""
-    return role.name.lower()
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest,
+    broker: PulsarStandalone,
+    new_topic: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, Future[str]]]:
+    """What became of each, by its role, on a broker of one version."""
+    directory = tmp_path_factory.mktemp("killed")
+    cases = {
+        name: killed(broker, Role[name.upper()], new_topic("killed"), directory / name)
+        for name in asked_for(request, "role")
+    }
+    with side_by_side(cases) as running:
+        yield running
 
 
-@pytest.mark.parametrize("role", OWNERS, ids=name_of)
-def test_the_keys_of_an_owner_that_is_gone_go_on_at_another(owned: Owned, role: Role) -> None:
+@pytest.mark.parametrize("role", OWNERS)
+def test_the_keys_of_an_owner_that_is_gone_go_on_at_another(outcomes: dict[str, Future[str]], role: str) -> None:
     """When it is dropped; again comes what workers had of it, in order."""
-    check_waits_for_the_dead(owned, owned.replica(role))
+    print(outcomes[role].result())
 
 
-@pytest.mark.parametrize("role", OTHERS, ids=name_of)
-def test_only_its_own_workers_notice_a_replica_that_is_gone(owned: Owned, role: Role) -> None:
+@pytest.mark.parametrize("role", OTHERS)
+def test_only_its_own_workers_notice_a_replica_that_is_gone(outcomes: dict[str, Future[str]], role: str) -> None:
     """What it led on for them comes again, and nothing of other workers."""
-    gateway = owned.replica(role)
-    owned.lead_a_worker_to(gateway)
-    check_waits_for_the_dead(owned, gateway)
+    print(outcomes[role].result())

@@ -24,3 +24,5 @@ def test_the_longest_wait_of_each_key_counts_first_deliveries(tmp_path: Path) ->
     lives = [WorkerLife(name, RecordReader.all(tmp_path / name)) for name in ("second", "first")]
     assert longest_waits(lives) == {1: 50, 2: 30}
     assert longest_waits(lives, since_ns=200) == {1: 20, 2: 30}
+    assert longest_waits(lives, until_ns=200) == {1: 50}
+    assert longest_waits(lives, since_ns=100, until_ns=101) == {1: 50}

@@ -30,15 +30,15 @@ def owned(module_pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_
 def test_no_key_waits_for_a_frozen_replica(owned: Owned, number: int) -> None:
     """Whichever it is: one owns the subscription, and one leads. Its keys go on at others, in order."""
     owned.owner()
-    check_waits(owned, frozen(owned.gateways[number]), LONG_S)
+    print(check_waits(owned, frozen(owned.gateways[number]), LONG_S))
 
 
 def test_no_key_waits_for_an_owner_that_is_frozen_for_long(owned: Owned) -> None:
     """Until everybody has given its connections up, the broker too; and when it goes on it finds out."""
-    check_waits(owned, frozen(owned.owner()), VERY_LONG_S)
+    print(check_waits(owned, frozen(owned.owner()), VERY_LONG_S))
 
 
 @pytest.mark.parametrize("seconds", SHORT_S)
 def test_an_owner_goes_on_after_a_short_freeze(owned: Owned, seconds: float) -> None:
     """Under its lease, or at the end of it."""
-    check_waits(owned, frozen(owned.owner()), seconds)
+    print(check_waits(owned, frozen(owned.owner()), seconds))

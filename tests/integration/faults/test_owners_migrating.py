@@ -41,5 +41,6 @@ def test_no_key_waits_for_a_frozen_owner_beside_direct_workers(
             owned.run.start_worker(name, service_url=module_broker.service_url, **TAKING).wait_joined()
         eventually(lambda: SUBSCRIPTION + SUFFIX in subscriptions(module_broker, topic), "a sentinel")
         assert len(subscriptions(module_broker, topic)[SUBSCRIPTION]["consumers"]) == len(DIRECT) + 1
-        check_waits(owned, frozen(owned.owner()), FROZEN_S, workers=(*WORKERS, *DIRECT), batching=Batching.NONE)
+        everybody = (*WORKERS, *DIRECT)
+        print(check_waits(owned, frozen(owned.owner()), FROZEN_S, workers=everybody, batching=Batching.NONE))
     eventually(lambda: SUBSCRIPTION + SUFFIX not in subscriptions(module_broker, topic), "no sentinel")

@@ -1,11 +1,15 @@
-"""Two replicas in owner mode, both of which reach the broker and their workers: what the network between them does."""
+"""Two replicas in owner mode, both of which reach the broker and their workers: what the network between them does.
+
+The pairs run beside each other on one broker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pytest
 
@@ -16,6 +20,7 @@ from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from tests.integration.faults.owner_waits import check_waits
 from tests.integration.owner_rig import TAKING, WORKERS, Owned
+from tests.integration.side_by_side import Case, asked_for, side_by_side
 
 PAIR: Final = 2
 """As many as the chart installs."""
@@ -61,41 +66,78 @@ class Pair:
         yield
 
 
-@pytest.fixture
-def pair(module_pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Pair]:
-    """Without workers."""
-    with ExitStack() as stack:
+Fault: TypeAlias = Callable[[Pair], AbstractContextManager[None]]
+"""Starts a pair's workers, and gives what happens to it."""
+
+
+def parted(pair: Pair) -> AbstractContextManager[None]:
+    """All workers are at the replica that does not own: the subscription goes to it, in order."""
+    pair.start_workers(pair.other)
+    return pair.parted(served_at=pair.other)
+
+
+def parted_with_workers_at_both(pair: Pair) -> AbstractContextManager[None]:
+    """Keys go on at the owner's, which keeps them."""
+    pair.start_workers(pair.owner, pair.other)
+    return pair.parted(served_at=pair.owner)
+
+
+def forgotten(pair: Pair) -> AbstractContextManager[None]:
+    """The two reach each other, and neither end of a leg is told: legs are found out, and made again."""
+    pair.start_workers(pair.other)
+    return pair.forgotten()
+
+
+FAULTS: Final = {
+    "workers-at-the-other": parted,
+    "workers-at-both": parted_with_workers_at_both,
+    "legs-forgotten": forgotten,
+}
+
+
+def pair_on(broker: PulsarStandalone, fault: Fault, topic: str, directory: Path) -> Case:
+    """Two replicas, and this between them."""
+
+    def prepare(stack: ExitStack) -> Callable[[], str]:
+        directory.mkdir()
         networks: list[FaultProxy] = []
 
         def between(port: int) -> int:
             networks.append(stack.enter_context(FaultProxy(port)))
             return networks[-1].port
 
-        replicas = Replicas(stack, module_pulsar, tmp_path, between=between)
+        settings = {"group_deployment": directory.name}
+        replicas = Replicas(stack, broker, directory, settings, between=between)
         first = replicas.start(PAIR)
-        load = LoadRun(
-            tmp_path / "load", first.service_url, new_topic("parted"), producer_url=module_pulsar.service_url
-        )
+        load = LoadRun(directory / "load", first.service_url, topic, producer_url=broker.service_url)
         owned = Owned(replicas.gateways, stack.enter_context(load), replicas.start)
         owned.run.start_workers("first")
         (owner,) = (each for each in owned.gateways if owned.workers(each))
         owned.run.stop_worker("first")
-        yield Pair(owned, networks, owner)
+        happens = fault(Pair(owned, networks, owner))
+        return lambda: check_waits(owned, happens, PARTED_S)
+
+    return prepare
 
 
-def test_no_key_waits_where_all_workers_are_at_the_other_replica(pair: Pair) -> None:
-    """The subscription goes to the replica that has them, in order."""
-    pair.start_workers(pair.other)
-    check_waits(pair.owned, pair.parted(served_at=pair.other), PARTED_S)
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest,
+    pulsar: PulsarStandalone,
+    new_topic: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, Future[str]]]:
+    """What became of each."""
+    directory = tmp_path_factory.mktemp("parted")
+    cases = {
+        name: pair_on(pulsar, FAULTS[name], new_topic("parted"), directory / name)
+        for name in asked_for(request, "fault")
+    }
+    with side_by_side(cases) as running:
+        yield running
 
 
-def test_no_key_waits_where_both_have_workers(pair: Pair) -> None:
-    """Keys go on at the owner's, which keeps them."""
-    pair.start_workers(pair.owner, pair.other)
-    check_waits(pair.owned, pair.parted(served_at=pair.owner), PARTED_S)
-
-
-def test_no_key_waits_for_legs_that_the_network_has_forgotten(pair: Pair) -> None:
-    """The two reach each other, and neither end is told: the legs are found out, and made again."""
-    pair.start_workers(pair.other)
-    check_waits(pair.owned, pair.forgotten(), PARTED_S)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_key_waits_for_the_network_between_two_replicas(outcomes: dict[str, Future[str]], fault: str) -> None:
+    """Their keys go on, wherever the workers are."""
+    print(outcomes[fault].result())
