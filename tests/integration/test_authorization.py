@@ -6,12 +6,11 @@ Roles: `app` may consume and produce in its own namespace, `guest` in another, `
 
 from __future__ import annotations
 
+import itertools
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import httpx
 import pulsar
@@ -21,26 +20,31 @@ from websockets.exceptions import InvalidStatus
 from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.secured import SecuredPulsar
+from tests.integration.authorization_rig import (
+    AGAIN_S,
+    GROUPS,
+    KEYS,
+    NAMESPACE,
+    REFUSED_S_MAX,
+    Place,
+    client_of,
+    new_topic,
+    replicas_of,
+    send,
+    served,
+    sides,
+    subscriptions,
+    worker,
+)
 from tests.integration.clients import QUIET_MS, Workers
 from tests.integration.conditions import eventually
 from tests.integration.socket_client import Socket
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
-NAMESPACE, THEIRS = "public/ours", "public/theirs"
-AGAIN_S = 1
-"""How often the gateway asks again here."""
+THEIRS = "public/theirs"
 EXPIRES_S = 10
-REFUSED_S_MAX = 60
-KEYS = 20
 PRIORITY = "keyline.queue-priority"
-
-
-class Place(NamedTuple):
-    """A broker that knows who asks, and a gateway in front of it."""
-
-    broker: SecuredPulsar
-    gateway: KeylineGateway
 
 
 @pytest.fixture(scope="module", params=PULSAR_VERSIONS)
@@ -51,56 +55,12 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             broker.create_namespace(namespace)
             broker.grant(namespace, role)
             broker.grant(namespace, "keyline", ["consume"])
+        broker.create_namespace(GROUPS)
+        broker.grant(GROUPS, "keyline")
         settings = {"broker_token": broker.token("keyline"), "authorize_again_s": str(AGAIN_S)}
         directory: Path = tmp_path_factory.mktemp("gateway")
         with KeylineGateway(broker.service_url, broker.admin_url, directory, settings=settings) as gateway:
             yield Place(broker, gateway)
-
-
-@contextmanager
-def client_of(
-    place: Place, role: str | None, token: Any = None, patience_s: int = REFUSED_S_MAX
-) -> Iterator[pulsar.Client]:
-    """A client of the gateway with a role's token, or without any."""
-    credentials = None
-    if role is not None:
-        credentials = pulsar.AuthenticationToken(place.broker.token(role) if token is None else token)
-    client = pulsar.Client(
-        place.gateway.service_url,
-        authentication=credentials,
-        operation_timeout_seconds=patience_s,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
-    )
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-def worker(client: pulsar.Client, topic: str, subscription: str = "s", **options: Any) -> pulsar.Consumer:
-    """A Key_Shared consumer."""
-    return client.subscribe(topic, subscription, consumer_type=pulsar.ConsumerType.KeyShared, **options)
-
-
-def send(place: Place, topic: str, count: int, role: str = "app") -> None:
-    """Messages of many keys, through the gateway."""
-    with client_of(place, role) as client:
-        producer = client.create_producer(topic)
-        for number in range(count):
-            producer.send(f"{number}".encode(), partition_key=f"key-{number % KEYS}")
-
-
-def new_topic(name: str, namespace: str = NAMESPACE) -> str:
-    """One for each test."""
-    return f"persistent://{namespace}/{name}-{time.monotonic_ns()}"
-
-
-def subscriptions(place: Place, topic: str) -> list[str]:
-    """At the broker."""
-    with place.broker.admin() as http:
-        answer = http.get(f"/admin/v2/{topic.replace('://', '/')}/subscriptions")
-        names: list[str] = answer.raise_for_status().json()
-        return names
 
 
 def test_who_may_consumes_and_produces(place: Place) -> None:
@@ -245,8 +205,6 @@ def test_who_may_not_produce_does_not_stand_in_the_way_of_who_may(place: Place) 
 def test_replicas_share_a_subscription_at_a_broker_that_asks(place: Place, tmp_path: Path) -> None:
     """With a role that may write in the groups' namespace; each replica asks for its own workers."""
     topic = new_topic("group")
-    place.broker.create_namespace("public/groups")
-    place.broker.grant("public/groups", "keyline")
     with ExitStack() as ends:
         gateways = [
             ends.enter_context(
@@ -258,7 +216,7 @@ def test_replicas_share_a_subscription_at_a_broker_that_asks(place: Place, tmp_p
                         "broker_token": place.broker.token("keyline"),
                         "groups_enabled": "true",
                         "groups_mode": "streams",
-                        "groups_namespace": "public/groups",
+                        "groups_namespace": GROUPS,
                         "replica_name": name,
                     },
                 )
@@ -283,6 +241,42 @@ def has_streams(gateway: KeylineGateway) -> bool:
     """Whether it has a part of its only group."""
     groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False, timeout=30).json()["groups"]
     return any(group["streams_here"] for group in groups)
+
+
+@pytest.fixture
+def deployment(place: Place, tmp_path: Path) -> Iterator[list[Place]]:
+    """Three replicas in owner mode."""
+    with replicas_of(place.broker, tmp_path) as deployment:
+        yield deployment
+
+
+def test_side_replicas_let_nobody_in_whom_the_broker_refuses(deployment: list[Place]) -> None:
+    """Nor does the owner, while it serves others. Who may no more loses its worker; what that held goes to others."""
+    topic = new_topic("led")
+    side, other = sides(deployment, topic)
+    side.broker.grant(NAMESPACE, "third", ["consume"])
+    with ExitStack() as ends:
+        clients = [ends.enter_context(client_of(each, "app")) for each in deployment]
+        revoked = ends.enter_context(client_of(side, "third"))
+        names = [f"w{number}" for number in range(len(deployment))]
+        joined = [worker(client, topic, consumer_name=name) for name, client in zip(names, clients, strict=True)]
+        allowed = Workers(dict(zip(names, joined, strict=True)))
+        held = Workers({"revoked": worker(revoked, topic, consumer_name="revoked")})
+        for each, role in itertools.product(deployment, ("stranger", "guest")):
+            refused = ends.enter_context(client_of(each, role))
+            with pytest.raises(pulsar.AuthorizationError):
+                worker(refused, topic)
+            with pytest.raises(pulsar.AuthorizationError):
+                refused.create_producer(topic)
+        assert served(other, topic) == {*names, "revoked"}
+        send(other, topic, 5 * KEYS)
+        eventually(lambda: held.receive_available(acknowledge=False), "messages for the one who will be refused")
+        side.broker.revoke(NAMESPACE, "third")
+        eventually(lambda: served(other, topic) == set(names), "its worker to be gone")
+        allowed.receive(5 * KEYS)
+        assert set(allowed.received) == set(names)
+        with pytest.raises(pulsar.AuthorizationError):
+            worker(revoked, topic)
 
 
 def test_no_token_is_shown_anywhere(place: Place) -> None:
