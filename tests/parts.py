@@ -137,6 +137,7 @@ PARTS: Final = (
             "tests/integration/test_owners.py",
             "tests/integration/test_owners_killed.py",
             "tests/integration/test_owners_wide.py",
+            "tests/integration/test_line_before.py",
             "tests/integration/test_host_processes.py",
             "tests/integration/test_console_owners.py",
             "tests/integration/test_owners_replay.py",

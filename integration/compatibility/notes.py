@@ -13,8 +13,11 @@ program in the client's language tries the feature directly at a broker and thro
 does the same for Python, Java and Go, and fails when this page does not say what it finds. Brokers: {brokers}.
 A cell that names no broker is true with each of them. Through three replicas in
 [owner mode](groups.md#owner-mode) Python, Java and Go find the same in every cell: the same test compares, with the
-first broker (`--replicas 3`). That several replicas keep the contract on 3.0.7 too, of the long-term line before, is
-shown by `tests/integration/test_owners_wide.py`.
+first broker (`--replicas 3`).
+
+On 3.0.7, of the long-term line before, [the contract](concepts.md#the-contract) holds too: through one gateway, while
+workers come, leave and are killed and the gateway is killed, and through three replicas, one of which is killed. Both
+are shown with default batching by `tests/integration/test_line_before.py`; the cells below were not tried there.
 
 {clients}
 

@@ -19,7 +19,6 @@ from tests.integration.owner_rig import KEYS, MESSAGES, RATE_PER_S, REPLICAS, WO
 
 PARTITIONS: Final = 8
 SUBSCRIPTIONS: Final = ("billing", "shipping", "search", "archive")
-LTS_BEFORE: Final = "3.0.7"
 GATEWAY_GOES: Final = {Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE}
 OF_THE_BROKER: Final = {Cause.BROKER_KILLED, Cause.CLIENT_QUEUE, Cause.SENT_TWICE}
 
@@ -116,19 +115,3 @@ def test_partitions_and_subscriptions_have_owners_of_their_own(
         assert result.ok, explain(result, *owned.gateways)
         assert result.acknowledged == MESSAGES
         assert set(result.duplicates_by_cause) <= GATEWAY_GOES, explain(result, *owned.gateways)
-
-
-def test_the_lts_line_before_keeps_the_contract_too(new_topic: Callable[[str], str], tmp_path: Path) -> None:
-    """Many clusters still run it: default batches at three replicas, one of which is killed."""
-    with (
-        PulsarStandalone(LTS_BEFORE, data=tmp_path / "pulsar") as broker,
-        owned_subscription(broker, new_topic("lts"), tmp_path) as owned,
-    ):
-        owned.produce()
-        owned.run.wait_acknowledged(MESSAGES // 3)
-        owner = owned.owner()
-        owned.run.interruption(Cause.GATEWAY_KILLED, workers=frozenset(WORKERS))
-        owner.kill()
-        owner.start()
-        result = owned.finish()
-    assert set(result.duplicates_by_cause) <= {Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE}, explain(result)
