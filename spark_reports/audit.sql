@@ -35,21 +35,23 @@ markers AS (
     WHERE list_contains($beginnings, kind) OR list_contains($absences, kind)
     GROUP BY ALL
 ),
-in_segments AS (
+in_segments AS MATERIALIZED (
     SELECT held.*,
            CASE WHEN how = 'acked' THEN coalesce(rest_how, how) ELSE how END AS back_how,
            CASE WHEN how = 'acked' THEN coalesce(rest_ns, ended_ns) ELSE ended_ns END AS back_ns,
            sent_ns IS NOT NULL AS was_sent,
            len(list_filter(coalesce(marks, []), lambda mark: mark <= coalesce(sent_ns, ended_ns))) AS segment,
            coalesce(unordered, false) AS unordered,
-           coalesce(absences, []) AS absences,
            coalesce(sent_ns, ended_ns) + ahead_ns BETWEEN $since_ns AND $until_ns - 1 AS inside,
-           coalesce(ended_ns + ahead_ns BETWEEN $since_ns AND $until_ns - 1, false) AS ended_inside,
-           concat_ws(':', ledger, entry, batch_index) AS message
+           coalesce(ended_ns + ahead_ns BETWEEN $since_ns AND $until_ns - 1, false) AS ended_inside
     FROM held LEFT JOIN markers USING (topic, subscription, life)
          LEFT JOIN rests USING (topic, subscription, life, ledger, entry, consumer, attempt, given_ns)
 ),
-by_message AS (
+-- Most messages are held once; windows are for the others.
+several AS (
+    SELECT topic, subscription, key_digest, ledger, entry, batch_index FROM in_segments GROUP BY ALL HAVING count(*) > 1
+),
+by_message AS MATERIALIZED (
     SELECT *,
            row_number() OVER in_segment AS number,
            CASE WHEN whole THEN lag(back_how) OVER in_segment ELSE lag(how) OVER in_segment END AS before_how,
@@ -63,36 +65,54 @@ by_message AS (
            row_number() OVER lives AS number_of_all,
            bool_or(was_sent) OVER everywhere AS sent_at_all,
            coalesce(bool_or(how = 'acked') OVER everywhere, false) AS acked_at_all
-    FROM in_segments
+    FROM in_segments SEMI JOIN several USING (topic, subscription, key_digest, ledger, entry, batch_index)
     WINDOW everywhere AS (PARTITION BY topic, subscription, key_digest, ledger, entry, batch_index),
            in_life AS (PARTITION BY topic, subscription, key_digest, ledger, entry, batch_index, life),
            in_segment AS (
                PARTITION BY topic, subscription, key_digest, ledger, entry, batch_index, life, segment
-               ORDER BY sent_ns NULLS LAST
+               ORDER BY sent_ns NULLS LAST, ended_ns
            ),
            lives AS (
                PARTITION BY topic, subscription, key_digest, ledger, entry, batch_index
-               ORDER BY life, segment, sent_ns NULLS LAST
+               ORDER BY life, segment, sent_ns NULLS LAST, ended_ns
            )
+    UNION ALL BY NAME
+    SELECT *, 1 AS number, 1 AS number_of_all, was_sent AS sent_to_this_worker, was_sent AS sent_at_all,
+           coalesce(how = 'acked', false) AS acked_in_life, coalesce(how = 'acked', false) AS acked_at_all
+    FROM in_segments ANTI JOIN several USING (topic, subscription, key_digest, ledger, entry, batch_index)
+),
+-- Numbers tell which keys may have gone to two workers at once, or back behind a later message: where something new is
+-- behind any earlier one of its key, some neighbours are in this order too. Only of these keys the evidence is gathered.
+turns AS (
+    SELECT topic, subscription, key_digest, unordered,
+           lag(consumer) OVER in_time <> consumer AND max(coalesce(ended_ns, 9223372036854775807)) OVER (
+               PARTITION BY topic, subscription, key_digest, life
+               ORDER BY sent_ns, ledger, entry, batch_index
+               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+           ) > sent_ns AS may_overlap,
+           number = 1 AND lag(CASE WHEN number = 1 THEN (segment, ledger, entry, batch_index) END IGNORE NULLS)
+               OVER in_time > (segment, ledger, entry, batch_index) AS is_behind
+    FROM by_message
+    WHERE was_sent
+    WINDOW in_time AS (
+        PARTITION BY topic, subscription, key_digest, life ORDER BY sent_ns, ledger, entry, batch_index
+    )
+),
+suspects AS (
+    SELECT DISTINCT topic, subscription, key_digest FROM turns WHERE NOT unordered AND (may_overlap OR is_behind)
 ),
 by_time AS (
     SELECT *,
-           sum(inside::INT) OVER (
-               PARTITION BY topic, subscription, key_digest
-               ORDER BY life, sent_ns NULLS LAST, ledger, entry, batch_index
-               ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-           ) AS number_of_key,
            lag(consumer) OVER in_time AS consumer_before,
            max(CASE WHEN was_sent THEN {
-               'until_ns': coalesce(ended_ns, 9223372036854775807), 'message': message, 'consumer': consumer
+               'until_ns': coalesce(ended_ns, 9223372036854775807), 'place': (ledger, entry, batch_index),
+               'message': concat_ws(':', ledger, entry, batch_index), 'consumer': consumer
            } END) OVER before AS held,
            max(CASE WHEN was_sent AND number = 1 THEN {
-               'segment': segment, 'place': (ledger, entry, batch_index), 'message': message, 'consumer': consumer
-           } END) OVER before AS ahead,
-           max({'segment': segment, 'sent_ns': coalesce(sent_ns, -1)}) OVER (
-               PARTITION BY topic, subscription, key_digest, life
-           ) AS last
-    FROM by_message
+               'segment': segment, 'place': (ledger, entry, batch_index),
+               'message': concat_ws(':', ledger, entry, batch_index), 'consumer': consumer
+           } END) OVER before AS ahead
+    FROM by_message SEMI JOIN suspects USING (topic, subscription, key_digest)
     WINDOW in_time AS (
                PARTITION BY topic, subscription, key_digest, life
                ORDER BY sent_ns NULLS LAST, ledger, entry, batch_index
@@ -102,15 +122,29 @@ by_time AS (
                ORDER BY sent_ns NULLS LAST, ledger, entry, batch_index
                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            )
+    UNION ALL BY NAME
+    SELECT * FROM by_message ANTI JOIN suspects USING (topic, subscription, key_digest)
+),
+given AS (
+    SELECT *,
+           was_sent AND next_sent_ns IS NULL AND coalesce(how = 'returned', false) AND NOT given_up AND NOT acked_in_life
+               AS given_back
+    FROM by_time
+),
+-- Of keys of which something is given back for the last time: the last thing that was sent.
+lasts AS (
+    SELECT topic, subscription, key_digest, life, max({'segment': segment, 'sent_ns': coalesce(sent_ns, -1)}) AS last
+    FROM by_message SEMI JOIN (SELECT topic, subscription, key_digest, life FROM given WHERE given_back) AS of_given
+         USING (topic, subscription, key_digest, life)
+    GROUP BY ALL
 ),
 told AS (
     SELECT *,
-           was_sent AND next_sent_ns IS NULL AND coalesce(how = 'returned', false) AND NOT given_up AND NOT acked_in_life
-               AS given_back,
            coalesce(last.segment = segment AND last.sent_ns > ended_ns, false) AND NOT unordered AND len(
-               list_filter(absences, lambda mark: mark BETWEEN ended_ns AND last.sent_ns)
+               list_filter(coalesce(absences, []), lambda mark: mark BETWEEN ended_ns AND last.sent_ns)
            ) = 0 AS should_have_come
-    FROM by_time
+    FROM given LEFT JOIN lasts USING (topic, subscription, key_digest, life)
+         LEFT JOIN (SELECT topic, subscription, life, absences FROM markers) AS away USING (topic, subscription, life)
 ),
 judged AS (
     SELECT *,
@@ -135,13 +169,14 @@ SELECT
     count(*) FILTER (inside AND was_sent AND number_of_all > 1 AND number > 1 AND before_how = 'dropped')
         AS again_after_drop,
     count(*) FILTER (inside AND was_sent AND number_of_all > 1 AND number = 1) AS again_in_another_life,
-    count(*) FILTER (inside AND number_of_key = 1) AS keys,
+    count(DISTINCT (topic, subscription, key_digest)) FILTER (inside) AS keys,
     count(*) FILTER (inside AND was_sent AND how IS NULL) AS outstanding,
     count(*) FILTER (inside AND given_back AND NOT should_have_come) AS waiting,
     list({
         'overlap': overlap, 'inversion': inversion, 'never_acked': never_acked, 'never_delivered': never_delivered,
         'repeated': repeated, 'gateway': gateway, 'life': life, 'topic': topic, 'subscription': subscription,
-        'key_digest': key_digest, 'slot': slot, 'message': message, 'consumer': consumer, 'sent_ns': sent_ns,
+        'key_digest': key_digest, 'slot': slot, 'message': concat_ws(':', ledger, entry, batch_index),
+        'consumer': consumer, 'sent_ns': sent_ns,
         'ended_ns': ended_ns, 'ahead_ns': ahead_ns, 'held': held, 'ahead': ahead, 'before_how': before_how,
         'before_consumer': before_consumer
     }) FILTER (overlap OR inversion OR never_acked OR never_delivered OR repeated) AS found

@@ -240,9 +240,10 @@ def _in_segments(held: DataFrame, events: DataFrame) -> DataFrame:
 def _by_message(held: DataFrame) -> DataFrame:
     """With what happened to the message before, and in all: one order serves all three kinds of windows."""
     acked, was_sent = F.col("how") == "acked", F.col("sent_ns").isNotNull()
+    in_turn = F.asc_nulls_last("sent_ns"), F.asc_nulls_last("ended_ns")
     everywhere, in_life = Window.partitionBy(*BY_POSITION), Window.partitionBy(*BY_POSITION, "life")
-    in_segment = Window.partitionBy(*BY_POSITION, "life", "segment").orderBy(F.asc_nulls_last("sent_ns"))
-    lives = Window.partitionBy(*BY_POSITION).orderBy("life", "segment", F.asc_nulls_last("sent_ns"))
+    in_segment = Window.partitionBy(*BY_POSITION, "life", "segment").orderBy(*in_turn)
+    lives = Window.partitionBy(*BY_POSITION).orderBy("life", "segment", *in_turn)
     return held.select(
         "*",
         F.row_number().over(in_segment).alias("number"),

@@ -12,9 +12,10 @@ from typing import Any, Self
 import pytest
 from pyspark.sql import SparkSession
 
+from integration.journals.plan import FAULTS
 from proxy.journal.digest import KeyDigests
 from spark_reports import duckdb_audit
-from spark_reports.ordering_audit import judge, totals, violations
+from spark_reports.ordering_audit import SUMS, judge, totals, violations
 from spark_reports.run import opened
 from tests.journal.rig import JournalRig
 from tests.net.subscription_rig import SubscriptionRig
@@ -262,3 +263,39 @@ def test_subscriptions_have_nothing_to_do_with_each_other(spark: SparkSession) -
     one = Life().sent(10, "w1", message(1), A).acked(20, "w1", message(1), A)
     other = Life(subscription="audit").did(11, "w2", message(1), A)
     assert found(spark, one, other) == []
+
+
+def messy(number: int) -> list[Life]:
+    """One subscription's lives, in which everything happens in any order, and mostly against the contract."""
+    draw = random.Random(number)  # noqa: S311 - a repeatable choice, no secret
+    lives = [Life(f"life-{life}", subscription=f"messy-{number}") for life in range(draw.choice((1, 1, 2, 3)))]
+    if draw.random() < 0.1:
+        lives[0].happened(0, "subscription_began", ordering_mode="unordered")
+    whole = draw.choice((None, "whole"))
+    for life in lives:
+        for at in sorted(draw.sample(range(2, 120, 2), draw.randint(3, 25))):
+            entry, index, worker = draw.randint(1, 4), draw.choice((-1, -1, 0, 1)), f"w{draw.randint(1, 3)}"
+            key, attempt = (entry + max(index, 0)) % draw.choice((1, 2, 3)), draw.randint(1, 2)
+            what = draw.choice(("sent", "sent", "acked", "returned", "given_up", "dropped", "event", "did"))
+            if what == "sent":
+                life.sent(at, worker, message(entry, index), key, attempt=attempt, why=whole)
+            elif what == "event":
+                life.happened(at, draw.choice(("subscription_began", "group_replayed", "upstream_lost", "other")))
+            elif what == "given_up":
+                life.returned(at, worker, message(entry, index), key, attempt=attempt, why=what)
+            else:
+                getattr(life, what)(at, worker, message(entry, index), key, attempt=attempt)
+    return lives
+
+
+def test_both_engines_find_the_same_in_any_record(spark: SparkSession) -> None:
+    """Sums and violations of 200 subscriptions, and some of each kind."""
+    lives = [life for number in range(200) for life in messy(number)]
+    judged = judge(*frames(spark, *lives)).cache()
+    sums, rows = by_duckdb(*lives)
+    counts = totals(judged).first()
+    assert counts is not None
+    assert counts.asDict() == sums
+    assert sorted((row.asDict() for row in violations(judged).collect()), key=str) == sorted(rows, key=str)
+    assert {row["violation"] for row in rows} == set(FAULTS)
+    assert all(sums[name] for name in SUMS)
