@@ -129,6 +129,8 @@ class Dispatcher(Serving):
                 kept_back.reduce_to(part, news)
                 kept_back_bits &= before
                 outstanding.keep_back(position, 0)
+                if part.batch is not None:  # the others, which a broker may have forgotten
+                    outstanding.index_acks[position] = part.batch
             elif outstanding.is_repeat(position, part.redeliveries):
                 fill(self, position, part.tail, now)
                 if news:

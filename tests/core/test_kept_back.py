@@ -244,3 +244,11 @@ def test_what_a_broker_forgot_of_an_entry_that_is_here_is_acknowledged_again() -
     outstanding.index_acks.clear()
     rig.mixed(1, None, A)
     assert [outstanding.unacked_of(batch) for batch in outstanding.index_acks.values()] == [0b01]
+
+
+def test_what_a_broker_forgot_of_an_entry_that_was_done_is_acknowledged_again() -> None:
+    """At once, and not with what comes: that may be in a transaction that is committed unseen."""
+    rig = confirmed_but_for_the_first(A, A)
+    rig.mixed(1, A, A, A)
+    outstanding = rig.dispatcher.outstanding
+    assert [outstanding.unacked_of(batch) for batch in outstanding.index_acks.values()] == [0b001]
