@@ -34,8 +34,8 @@ const TELLERS = {
   group_session: ({ state, leader, epoch, streams, reason }) =>
     state === "connecting"
       ? `this replica has no lease: nothing of the subscription is delivered here${reason ? ` (${reason})` : ""}`
-      : `leases of ${counted(streams.length, "stream")}${streams.length > 0 ? ` (${runsOf(streams)})` : ""} from ${leader}, epoch ${whole(epoch)}`,
-  group_leader: ({ leads, epoch }) => (leads ? `this replica leads the group, epoch ${whole(epoch)}` : "this replica no longer leads the group"),
+      : `leases of ${counted(streams.length, "stream")}${streams.length > 0 ? ` (${runsOf(streams)})` : ""} from ${leader}, epoch ${epoch}`,
+  group_leader: ({ leads, epoch }) => (leads ? `this replica leads the group, epoch ${epoch}` : "this replica no longer leads the group"),
   group_replayed: ({ problem }) =>
     problem === null ? "the group replays from another position" : `the group's replay failed: ${problem}`,
   group_stream_released: ({ stream, streams = [stream], duration_s, overdue }) =>

@@ -2,7 +2,7 @@
 
 import { ListedTable, topicLink } from "./listed_table.js";
 import { NONE, whole } from "./format.js";
-import { NOTHING_SHARED, NOT_ENABLED, groupAddress, groupState, leaderOf, orNone, streamsOfAll } from "./groups_text.js";
+import { NOTHING_SHARED, NOT_ENABLED, groupAddress, groupEpoch, groupState, leaderOf, streamsOfAll } from "./groups_text.js";
 import { ListOf } from "./list_of.js";
 import { byId, el, named, setAttribute, setText, showFigures } from "./dom.js";
 
@@ -11,7 +11,7 @@ const COLUMNS = [
   { head: "Subscription", make: ({ subscription }) => [named(subscription)], fill: () => {} },
   { head: "This replica", make: () => [el("span", { class: "badge" })], fill: fillBadge(groupState) },
   { head: "Leader", make: () => [named("")], fill: (cell, group) => setText(cell.firstElementChild, leaderOf(group)) },
-  { head: "Epoch", number: true, title: "One more with each leader", fill: (cell, { epoch }) => setText(cell, orNone(epoch)) },
+  { head: "Epoch", number: true, title: "One more with each leader", fill: (cell, { epoch }) => setText(cell, groupEpoch(epoch)) },
   { head: "Streams here", number: true, fill: (cell, group) => setText(cell, group.streams_count === 0 ? NONE : streamsOfAll(group)) },
   { head: "Workers here", number: true, fill: (cell, { workers_count }) => setText(cell, whole(workers_count)) },
 ];

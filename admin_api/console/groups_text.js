@@ -58,6 +58,9 @@ export function groupState(summary) {
 export const leaderOf = ({ leads, leader }) => (leads ? "this replica" : leader ?? "not found");
 export const streamsOfAll = ({ streams_here, streams_count }) => `${whole(streams_here)} of ${whole(streams_count)}`;
 export const orNone = (number) => (number === null ? NONE : whole(number));
+
+/** A leader's epoch: a name rather than a quantity, so without separators, which would not fit on one line. */
+export const groupEpoch = (epoch) => (epoch === null ? NONE : String(epoch));
 const some = (count, what) => (count > 0 ? `${whole(count)} ${what}` : "");
 
 export function groupFigures(summary, leading) {
@@ -68,7 +71,7 @@ export function groupFigures(summary, leading) {
   return [
     ["This replica", text, summary.replica, tone],
     ["Leader", ...leaderFigure(summary)],
-    ["Epoch", orNone(summary.epoch), summary.version === null ? "" : `version ${whole(summary.version)} of its streams`],
+    ["Epoch", groupEpoch(summary.epoch), summary.version === null ? "" : `version ${whole(summary.version)} of its streams`],
     ["Lease", ...leaseFigure(summary.lease_left_s)],
     ["Streams here", streamsOfAll(summary), some(summary.streams_releasing, "to be released")],
     ["Workers here", whole(summary.workers_count), leading === null ? "" : `${counted(workers, "worker")} in all`],

@@ -2,7 +2,7 @@
 
 import { announce, byId, el, setAttribute, setText, show, showFigures } from "./dom.js";
 import { NONE, bytes, counted, duration, rate, topicParts, whole } from "./format.js";
-import { groupAddress, streamsOfAll } from "./groups_text.js";
+import { groupAddress, groupEpoch, streamsOfAll } from "./groups_text.js";
 import { stateOf, told, words } from "./verdict.js";
 import { subscriptionState } from "./worker_facts.js";
 
@@ -100,5 +100,5 @@ export class Head {
 /** This replica's share, and its leader. */
 function groupFigure(group) {
   const led = group.leads ? "this replica leads" : group.leader === null ? "no leader found" : `led by ${group.leader}`;
-  return ["Streams here", streamsOfAll(group), group.epoch === null ? led : `${led}, epoch ${whole(group.epoch)}`];
+  return ["Streams here", streamsOfAll(group), group.epoch === null ? led : `${led}, epoch ${groupEpoch(group.epoch)}`];
 }

@@ -5,7 +5,7 @@ import { ListedTable, topicLink } from "./listed_table.js";
 import { Rows } from "./rows.js";
 import { byId, el, named, setAttribute, setText, showFigures } from "./dom.js";
 import { clockTime, duration, whole } from "./format.js";
-import { NOTHING_OWNED, orNone } from "./groups_text.js";
+import { NOTHING_OWNED, groupEpoch } from "./groups_text.js";
 
 const subscriptionAddress = ({ topic, subscription }) => `#${new URLSearchParams({ topic, subscription })}`;
 
@@ -67,7 +67,7 @@ function figuresOf(told, unanswered) {
   return [
     ["This replica", delivers ? "delivers what it owns" : "delivers nothing", `${replica}, ${until}`, delivers ? "good" : "bad"],
     ["Leader", leader ?? "not found", leader === replica ? "this replica" : ""],
-    ["Epoch", orNone(epoch), "one more with each leader"],
+    ["Epoch", groupEpoch(epoch), "one more with each leader"],
     ["Bundles here", `${whole(told.bundles_here)} of ${whole(count)}`, told.bundles_leaving > 0 ? `${whole(told.bundles_leaving)} being handed over` : ""],
     ["Without an owner", whole(without), without > 0 ? "their subscriptions wait" : "", without > 0 ? "bad" : ""],
     ["Subscriptions here", whole(told.subscriptions_here), `${whole(told.handed_over_total)} handed over so far`],

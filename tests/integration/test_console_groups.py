@@ -185,9 +185,7 @@ def test_a_person_comes_from_the_list_to_a_group_and_its_streams(
     expect(view.rows("delivered here")).to_have_count(STREAMS)
     expect(view.rows("delivered here").last.locator("td").first).to_have_text("61,440 to 65,535")
     expect(view.sessions()).to_have_count(1)
-    expect(view.feed).to_contain_text(
-        re.compile(rf"leases of {STREAMS}\sstreams \(0 to 15\) from left-\w+, epoch [\d,]+")
-    )
+    expect(view.feed).to_contain_text(re.compile(rf"leases of {STREAMS}\sstreams \(0 to 15\) from left-\w+, epoch \d+"))
     expect(view.feed).to_contain_text("connected to the broker for stream")
     address = page.url
     page.go_back()
