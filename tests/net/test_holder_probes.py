@@ -83,6 +83,19 @@ def test_a_subscription_is_not_asked_for_again_and_again() -> None:
     assert rig.asked().subscription == KEY[1]
 
 
+def test_a_subscription_is_not_asked_for_while_the_broker_looks() -> None:
+    """That takes it longer than the pause between two questions."""
+    rig = Rig()
+    rig.suspect(KEY)
+    asked = rig.asked()
+    rig.broker.clock.advance(AGAIN_S + 0.1)
+    rig.suspect(KEY)
+    assert rig.broker.sent() == []
+    rig.broker.say(error(asked.request_id, pb.ConsumerAssignError, "no"))
+    rig.suspect(KEY)
+    assert rig.asked().subscription == KEY[1]
+
+
 def test_probes_are_few_at_a_time() -> None:
     """An owner may have thousands of subscriptions, on a few connections."""
     rig = Rig()

@@ -19,6 +19,8 @@ JOBS: Final = 2
 HISTORY_SEEDS: Final = (0, 1, 15)
 BROKEN_SEEDS: Final = (42, 342, 500, 615, 1_095, 1_270, 1_384)
 """Others that broke a promise once."""
+MOVED_S_MAX: Final = 10.7
+"""From a message until its acknowledgement, beside one fault: the drop time and 3 s, and a way there and back."""
 
 
 def test_no_seed_breaks_a_promise() -> None:
@@ -64,6 +66,37 @@ def test_no_worker_is_left_at_a_leg_that_one_replica_alone_has(lease_ms: int, mo
     world = Deployment(swarm)
     assert swarm.calm
     assert world.run(DeploymentActions(world), range(swarm.steps)).longest_wait_s > 1.0
+
+
+@pytest.mark.parametrize("first_s", [4.0, 5.0])
+def test_an_owner_that_stands_still_again_at_once_is_taken_over_as_soon_as_before(first_s: float) -> None:
+    """The broker is asked about it again, though it was found alive seconds ago."""
+    drawn = draw(1)
+    settings = replace(drawn.settings, key_window=0, retry_delay_ms=0, key_share_percent=0)
+    world = Deployment(
+        replace(drawn, faults=(), topics=1, workers_max=6, replicas=3, replicas_max=3, settings=settings)
+    )
+    assert world.swarm.calm
+    (topic,) = world.topics.values()
+
+    def work(seconds: float) -> None:
+        for _ in range(round(10 * seconds)):
+            topic.publish(world.schedule.now_s)
+            world.broker.process.run(world.broker.dispatch_soon)
+            world.advance(0.1)
+
+    world.advance(5.0)
+    dice = world.swarm.dice("workers")
+    for _ in range(world.swarm.workers_max):
+        world.start_worker(topic, dice)
+    work(20.0)
+    owner = next(replica for replica in world.live if topic.model.owned_by(replica))
+    for stands_still_s in (first_s, 30.0):
+        owner.process.stop()
+        work(stands_still_s)
+        owner.process.go_on()
+        work(0.6)
+    assert first_s <= world.longest_wait_s < MOVED_S_MAX
 
 
 def test_a_seed_has_one_history() -> None:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
-AGAIN_S: Final = 10.0
-"""Before the same subscription is asked for again."""
+AGAIN_S: Final = 3.0
+"""Before the same subscription is asked for again: an owner may stand still twice in a few seconds."""
 PROBES_MAX: Final = 64
 """At a time: what a broker finds dead is a connection, with all that is consumed on it."""
 
@@ -54,7 +54,7 @@ class HolderProbes:
         self._consumed: dict[str, Counter[Key]] = {}
         """What clients of this replica consume at each other one, and how many consumers do."""
         self._asked_at: dict[Key, float] = {}
-        self._under_way: set[GatewayConsumer] = set()
+        self._under_way: dict[GatewayConsumer, Key] = {}
 
     def begun(self, owner: str, key: Key) -> None:
         """A client consumes a subscription there, of those that the broker keeps: of others a probe would make one."""
@@ -78,7 +78,7 @@ class HolderProbes:
 
     def consumer_ready(self, consumer: GatewayConsumer) -> None:
         """The former consumer was dead; this one makes room for the next owner's."""
-        self._under_way.discard(consumer)
+        self._under_way.pop(consumer, None)
         consumer.close()
 
     def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
@@ -87,20 +87,23 @@ class HolderProbes:
     def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
         """The owner's is alive; or the broker cannot be asked."""
         _ = reason
-        self._under_way.discard(consumer)
+        self._under_way.pop(consumer, None)
 
     # ---- within
 
     def _probe(self, key: Key) -> None:
         """Ask about a subscription, by topic and name, unless that was done just now."""
         now = self._clock.now()
-        if now - self._asked_at.get(key, now - AGAIN_S) < AGAIN_S or len(self._under_way) >= PROBES_MAX:
+        asked_just_now = now - self._asked_at.get(key, now - AGAIN_S) < AGAIN_S
+        if asked_just_now or len(self._under_way) >= PROBES_MAX or key in self._under_way.values():
             return
         if len(self._asked_at) >= PROBES_MAX:
             self._asked_at = {each: at for each, at in self._asked_at.items() if now - at < AGAIN_S}
         self._asked_at[key] = now
         log.info("owner silent, its consumer is probed", topic=key[0], subscription=key[1])
-        self._under_way.add(GatewayConsumer(self._subscribe(key), self._brokers, self, fetches=False).open())
+        probe = GatewayConsumer(self._subscribe(key), self._brokers, self, fetches=False)
+        self._under_way[probe] = key
+        probe.open()
 
     def _subscribe(self, key: Key) -> pb.CommandSubscribe:
         """Where to begin stays unsaid: the subscription is there, and its cursor stays where it is."""
