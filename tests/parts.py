@@ -295,6 +295,7 @@ PARTS: Final = (
             "tests/integration/test_demo.py",
             "tests/integration/test_launcher.py",
             "tests/integration/test_console_causes.py",
+            "tests/integration/test_console_many.py",
             "tests/integration/test_console_parked.py",
             "tests/integration/test_console.py::test_a_gateway_that_hangs_is_noticed",
             "tests/integration/test_console.py::test_three_hundred_workers",

@@ -81,7 +81,7 @@ export class Home {
     byId("home-table").hidden = found.length === 0;
     byId("home-pager").hidden = found.length <= this.#most;
     setText(byId("home-count"), found.length === count ? counted(count, "subscription") : `${whole(found.length)} of ${counted(count, "subscription")}`);
-    show(byId("home-note"), found.length > 0 ? "" : this.#only.checked ? "Nothing needs anybody." : "No match.");
+    show(byId("home-note"), found.length > 0 ? "" : this.#only.checked ? "No subscription is in trouble." : "No match.");
   }
 
   #wanted(item) {
