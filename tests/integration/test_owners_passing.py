@@ -29,6 +29,13 @@ NUMBER_BYTES: Final = 2
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
+def has_equal_shares(gateway: KeylineGateway) -> bool:
+    """Whether it knows that no bundle moves any more: these workers would not subscribe again, as a client does."""
+    told = gateway.deployment()
+    bundles = [row["bundles"] for row in told["replicas"]]
+    return len(bundles) == REPLICAS and sum(bundles) == told["bundles_count"] and max(bundles) - min(bundles) <= 1
+
+
 class Scene:
     """Three replicas with a worker at each, which wait for what is sent from now on."""
 
@@ -99,6 +106,7 @@ def scene(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: P
     with ExitStack() as stack:
         replicas = Replicas(stack, broker, tmp_path, {"group_deployment": topic.rpartition("/")[2]})
         replicas.start(REPLICAS)
+        eventually(lambda: all(map(has_equal_shares, replicas.gateways)), "each replica to have its share of bundles")
         yield Scene(broker, replicas.gateways, topic, stack)
 
 
