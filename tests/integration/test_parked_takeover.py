@@ -24,7 +24,7 @@ from tests.integration.parked_rig import PARKS
 REPLICAS: Final = 3
 KEY: Final = "customer-17"
 OTHERS: Final = tuple(f"k{number}" for number in range(30))
-PARKED: Final = 300
+PARKED: Final = 100
 """Messages of the key that are parked before anybody is killed."""
 WORK_S: Final = 0.005
 """What a worker takes for one: so a redrive lasts long enough to be cut short."""
