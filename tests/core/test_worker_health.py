@@ -48,7 +48,15 @@ def test_a_worker_is_compared_with_the_median_of_the_others(count: int) -> None:
 
 def test_thousands_of_workers_are_not_each_compared_with_all_others() -> None:
     """A client may have ten thousand on one connection, and a scrape of the metrics looks at all in one go."""
-    workers = [working(str(number), number * 7_919 % 1_000) for number in range(4_000)]
-    began = time.thread_time()
-    assert len(checkup(*workers).workers) == 4_000
-    assert time.thread_time() - began < 0.4
+
+    def least_s(count: int) -> float:
+        """Of three times, since a busy machine, or a collection of garbage, makes some longer."""
+        workers = [working(str(number), number * 7_919 % 1_000) for number in range(count)]
+        found = []
+        for _ in range(3):
+            began = time.thread_time()
+            assert len(checkup(*workers).workers) == count
+            found.append(time.thread_time() - began)
+        return min(found)
+
+    assert least_s(4_000) < 32 * least_s(500)  # 64 times, if each were compared with all
