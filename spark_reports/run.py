@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -31,6 +32,8 @@ from spark_reports.report import LOST_ROWS, SHOWN_MAX, Report, verdict
 from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -169,25 +172,18 @@ def opened(root: str, span: Span = EVERYTHING) -> Journal:
 def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Span, watcher: Watcher) -> Report:
     """The same for a journal that is open already."""
     rows = {name: span.cut(journal.read(spark, name)) for name in TABLES}
-    jobs = [] if out is None else all_jobs()
     runs: Future[pa.Table] = Future()
-    tables = Tables(
-        **rows,
-        metrics_and_before=service.with_before(span).cut(journal.read(spark, METRICS.name)),
-        span=span,
-        window_s=lambda: _window_s(runs.result().to_pylist()),
-        is_small=journal.is_small,
-    )
+    jobs = {} if out is None else _jobs(spark, journal, span, rows, runs)
     pool = ThreadPoolExecutor(AT_ONCE, "job")
     watcher.began("audit", 1, len(jobs) + 1)
     try:
         judged = pool.submit(_judged, spark, journal, span, rows, runs)
-        found = pool.map(lambda job: job.build(tables).toArrow(), jobs)
+        found = pool.map(lambda build: build().toArrow(), jobs.values())
         result, violations_found = judged.result()
         results = {"violations": violations_found, "runs": runs.result()}
-        for number, job in enumerate(jobs, 2):
-            watcher.began(job.name, number, len(jobs) + 1)
-            results[job.name] = next(found)
+        for number, name in enumerate(jobs, 2):
+            watcher.began(name, number, len(jobs) + 1)
+            results[name] = next(found)
     except BaseException:
         spark.sparkContext.cancelAllJobs()
         raise
@@ -197,6 +193,20 @@ def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Spa
         with replacing(out) as part:
             write(part, result, results)
     return result
+
+
+def _jobs(
+    spark: SparkSession, journal: Journal, span: Span, rows: dict[str, DataFrame], told: Future[pa.Table]
+) -> dict[str, Callable[[], DataFrame]]:
+    """What is found besides the audit, by name; some of it waits until the gateways' runs are `told`."""
+    tables = Tables(
+        **rows,
+        metrics_and_before=service.with_before(span).cut(journal.read(spark, METRICS.name)),
+        span=span,
+        window_s=lambda: _window_s(told.result().to_pylist()),
+        is_small=journal.is_small,
+    )
+    return {job.name: partial(job.build, tables) for job in all_jobs()}
 
 
 def _judged(

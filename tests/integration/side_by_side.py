@@ -8,7 +8,7 @@ prepared, for programs that start take the CPU from those whose times are measur
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
@@ -20,8 +20,11 @@ Case: TypeAlias = Callable[[ExitStack], Callable[[], str]]
 
 
 @contextmanager
-def side_by_side(cases: Mapping[str, Case]) -> Iterator[dict[str, Future[str]]]:
-    """Begin them all; at the block's end all are over."""
+def side_by_side(
+    request: pytest.FixtureRequest, parameter: str, case_of: Callable[[str], Case]
+) -> Iterator[dict[str, Future[str]]]:
+    """Begin all that this run's tests have as values of a parameter; at the block's end all are over."""
+    cases = {name: case_of(name) for name in _asked_for(request, parameter)}
     ready = threading.Barrier(len(cases))
 
     def run(prepare: Case) -> str:
@@ -29,14 +32,14 @@ def side_by_side(cases: Mapping[str, Case]) -> Iterator[dict[str, Future[str]]]:
             try:
                 act = prepare(stack)
             finally:
-                ready.wait()  # one that cannot be prepared keeps nobody waiting
+                ready.wait()  # one that cannot be prepared lets the others begin
             return act()
 
     with ThreadPoolExecutor(len(cases)) as pool:
         yield {name: pool.submit(run, prepare) for name, prepare in cases.items()}
 
 
-def asked_for(request: pytest.FixtureRequest, parameter: str) -> list[str]:
+def _asked_for(request: pytest.FixtureRequest, parameter: str) -> list[str]:
     """Values of a parameter that tests of the fixture's module have, of those that this run runs."""
     parameters = [item.callspec.params for item in request.session.items if _in(item, request.path)]  # type: ignore[attr-defined]
     return list(dict.fromkeys(str(each[parameter]) for each in parameters if parameter in each))

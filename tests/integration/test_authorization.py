@@ -250,7 +250,7 @@ def deployment(place: Place, tmp_path: Path) -> Iterator[list[Place]]:
         yield deployment
 
 
-def test_side_replicas_let_nobody_in_whom_the_broker_refuses(deployment: list[Place]) -> None:
+def test_side_replicas_refuse_whom_the_broker_refuses(deployment: list[Place]) -> None:
     """Nor does the owner, while it serves others. Who may no more loses its worker; what that held goes to others."""
     topic = new_topic("led")
     side, other = sides(deployment, topic)

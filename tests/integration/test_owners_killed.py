@@ -17,7 +17,7 @@ import pytest
 from integration.standalone import PulsarStandalone
 from tests.integration.faults.owner_waits import check_waits_for_the_dead
 from tests.integration.owner_rig import Role, owned_subscription
-from tests.integration.side_by_side import Case, asked_for, side_by_side
+from tests.integration.side_by_side import Case, side_by_side
 
 OWNERS: Final = ("owner", "owner_that_leads")
 OTHERS: Final = ("leader", "side")
@@ -49,11 +49,11 @@ def outcomes(
 ) -> Iterator[dict[str, Future[str]]]:
     """What became of each, by its role, on a broker of one version."""
     directory = tmp_path_factory.mktemp("killed")
-    cases = {
-        name: killed(broker, Role[name.upper()], new_topic("killed"), directory / name)
-        for name in asked_for(request, "role")
-    }
-    with side_by_side(cases) as running:
+
+    def case_of(name: str) -> Case:
+        return killed(broker, Role[name.upper()], new_topic("killed"), directory / name)
+
+    with side_by_side(request, "role", case_of) as running:
         yield running
 
 

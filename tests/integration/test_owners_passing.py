@@ -76,7 +76,7 @@ class Scene:
         eventually(all_came, f"{count} messages")
 
     def check(self, first: int, count: int) -> None:
-        """These numbers have come, once each, those of a key to one worker and in order; and nobody went without."""
+        """These numbers have come, once each, those of a key to one worker and in order; and each worker got some."""
         numbers = {name: [int.from_bytes(each, "big") for each in came] for name, came in self.came.items()}
         assert sorted(number for came in numbers.values() for number in came) == list(range(first, first + count))
         assert all(numbers[name] for name in self.workers)
@@ -99,7 +99,7 @@ class Scene:
 
 @pytest.fixture
 def scene(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Scene]:
-    """On each broker; the topic has a message already, which nobody gets."""
+    """On each broker; the topic has a message already, which no worker gets."""
     topic = new_topic("passing")
     with RawClient(broker.service_url) as direct:
         direct.locate(topic).produce(topic, [("key-0", b"\xff\xff")])

@@ -67,7 +67,7 @@ MUTANTS: Final = (
         tests=OF_CORE,
     ),
     Mutant(
-        "transactions: an abort that nobody tells of has no permits to be seen by",
+        "transactions: an abort that no client tells of has no permits to be seen by",
         SUBSCRIPTION,
         "            asked_messages=asked + awaited,\n",
         "            asked_messages=asked,\n",

@@ -66,7 +66,7 @@ class WatchedLoad:
         run, since_ns = self.owned.run, time.monotonic_ns()
         with fault:
             last(seconds)
-        run.progress.update()  # which nobody has read meanwhile
+        run.progress.update()  # its files were not read meanwhile
         run.wait_acknowledged(run.progress.acknowledged + self._messages_around)
         self._spans.append((what, since_ns, time.monotonic_ns()))
 

@@ -20,7 +20,7 @@ from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from tests.integration.faults.owner_waits import check_waits
 from tests.integration.owner_rig import TAKING, WORKERS, Owned
-from tests.integration.side_by_side import Case, asked_for, side_by_side
+from tests.integration.side_by_side import Case, side_by_side
 
 PAIR: Final = 2
 """As many as the chart installs."""
@@ -129,11 +129,11 @@ def outcomes(
 ) -> Iterator[dict[str, Future[str]]]:
     """What became of each."""
     directory = tmp_path_factory.mktemp("parted")
-    cases = {
-        name: pair_on(pulsar, FAULTS[name], new_topic("parted"), directory / name)
-        for name in asked_for(request, "fault")
-    }
-    with side_by_side(cases) as running:
+
+    def case_of(name: str) -> Case:
+        return pair_on(pulsar, FAULTS[name], new_topic("parted"), directory / name)
+
+    with side_by_side(request, "fault", case_of) as running:
         yield running
 
 

@@ -17,6 +17,7 @@ from proxy.groups.timing import GroupTiming
 from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
+from proxy.net.countdown import after_all
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.owner.proof import NUMBER_BYTES, Secret
 from proxy.net.session.services import SessionServices
@@ -145,14 +146,7 @@ class Replica:
             return
         self.stopping = True
         self._network.listeners.pop(address_of(self.process.name), None)
-        under_way = 3
         ended = False
-
-        def one_done() -> None:
-            nonlocal under_way
-            under_way -= 1
-            if not under_way:
-                end()
 
         def end() -> None:
             nonlocal ended
@@ -161,6 +155,7 @@ class Replica:
                 self._close()
                 self.process.call_later(FAREWELL_S, gone)
 
+        one_done = after_all(3, end)
         self.subscriptions.drain(one_done)
         self.deployment.leave(one_done)
         _StandingDown(self, one_done).ask()
