@@ -59,7 +59,7 @@ class Dispatcher(Serving):
         outstanding.add(position, part, len(tail) + PART_BYTES)
         if self.gated:
             join_gates.came(self.gated, position)
-        if slot not in self.blocked and self.direct:
+        if slot not in self.blocked and (self.direct or (not self.window and self._may_pass(slot))):
             owner = self.select(slot)
             if (
                 owner is not None
@@ -91,6 +91,13 @@ class Dispatcher(Serving):
                         self._to_outbox(owner, part)
                     return
         self._wait(part, now)
+
+    def _may_pass(self, slot: int) -> bool:
+        """Whether what comes of a slot that is not blocked may leave without having been queued, beside a policy.
+
+        One without a window has nothing against it, unless the slot is parked, or what was parked is redriven.
+        """
+        return not (self.paused or slot in self.diversions.held or self.diversions.fed)
 
     def _repeats(self, position: int, slot: int, count: int, tail: bytes, redeliveries: int, now: float) -> bool:
         """Whether an entry was here before; then what it brings is taken."""

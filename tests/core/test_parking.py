@@ -7,6 +7,7 @@ import time
 import pytest
 
 from proxy.core import acknowledgement, parking, reposition
+from proxy.core.dispatcher import Dispatcher
 from proxy.core.diversion import arrived
 from proxy.core.entry import Part
 from proxy.core.explain import SlotState, explain_slot
@@ -275,3 +276,31 @@ def test_thousands_of_keys_that_are_parked_together_are_gathered_in_one_look() -
     parking.collect(rig.dispatcher, rig.now)
     assert time.thread_time() - began < 0.3
     assert len(rig.dispatcher.diversions.take_fresh()) == count
+
+
+@pytest.mark.parametrize("policy", [KeyPolicy(park_after=2), KeyPolicy(dead_letter_after=2)])
+def test_what_comes_while_nothing_waits_passes_every_queue(policy: KeyPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that only counts attempts costs a message nothing else; where it is not to leave, it is queued."""
+    rig = rig_of(policy)
+    queued: list[int] = []
+    wait = Dispatcher._wait
+
+    def noted(dispatcher: Dispatcher, part: Part, now: float) -> None:
+        queued.append(entry_of(part.position))
+        wait(dispatcher, part, now)
+
+    monkeypatch.setattr(Dispatcher, "_wait", noted)
+    rig.entries(A, 0)
+    assert rig.got("c1") == [0]
+    rig.dispatcher.pause()
+    rig.entries(A, 1)
+    assert rig.got("c1") == []
+    rig.dispatcher.resume(rig.now)
+    assert rig.got("c1") == [1]
+    parking.mark(rig.dispatcher, B)
+    rig.entries(B, 2)
+    assert rig.got("c1") == []
+    rig.dispatcher.diversions.fed[pack(LEDGER, 3)] = []
+    rig.entries(A, 3)
+    assert rig.got("c1") == [3]
+    assert queued == [1, 2, 3]
