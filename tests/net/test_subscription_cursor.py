@@ -9,6 +9,8 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.net.stream_rig import StreamRig, key_in
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, T, single
+from tests.net.test_subscription_transactions import ack as acknowledge_in_transaction
+from tests.net.test_subscription_transactions import end as end_transaction
 from tests.net.test_subscription_upstream import holding
 
 COUNT = 6
@@ -132,6 +134,21 @@ def test_a_cursor_that_is_moved_long_after_a_loss_is_seen() -> None:
     rig.clock.advance(IDLE_S)
     close(rig, 1)
     assert send_again(rig, worker, 2) == [4, 5]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_commit_does_not_hide_what_is_lost_behind_it(told: bool) -> None:  # noqa: FBT001
+    """A broker loses no commit: its cursor stands there, as if nothing had been lost."""
+    rig, worker = holding(COUNT)
+    worker.ack(0)
+    rig.clock.advance(LEDGER_MADE_S)
+    close(rig, 0)
+    acknowledge_in_transaction(rig, worker, 1)
+    worker.ack(3)
+    if told:
+        end_transaction(rig, committed=True)
+    close(rig, 1)
+    assert send_again(rig, worker, 2) == [], "2, 4 and 5 are at the worker still"
 
 
 def test_a_connection_that_is_lost_at_once_after_an_unload_changes_nothing() -> None:

@@ -336,10 +336,10 @@ MUTANTS = (
         tests="tests/net/test_subscription_acks.py",
     ),
     Mutant(
-        "where the topic may have been loaded again is forgotten",
+        "where the cursor stood at the load is forgotten with the connection",
         CURSOR,
-        "            self._loaded_anew_at = mark_delete\n",
-        "            pass\n",
+        "        if not self._unsettled or self._loaded_at is None:\n",
+        "        if True:\n",
         tests="tests/net/test_subscription_cursor.py",
     ),
     Mutant(

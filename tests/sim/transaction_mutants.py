@@ -14,6 +14,8 @@ SUBSCRIPTION: Final = "proxy/net/subscription/subscription.py"
 OF_KEPT_BACK: Final = "tests/core/test_kept_back.py"
 OF_ACKS: Final = "tests/net/test_kept_back.py"
 OF_CORE: Final = "tests/core/test_transactional_acks.py"
+OF_CURSOR: Final = "tests/net/test_subscription_cursor.py"
+OF_REQUESTS: Final = "tests/net/test_transactional_request.py"
 OF_NET: Final = "tests/net/test_awaited_transactions.py"
 
 MUTANTS: Final = (
@@ -79,5 +81,19 @@ MUTANTS: Final = (
         "        if awaited and consumer.window.outstanding > 0:\n",
         "        if awaited and consumer.window.outstanding < 0:\n",
         tests=OF_NET,
+    ),
+    Mutant(
+        "transactions: a commit hides what a broker lost behind it",
+        "proxy/net/subscription/cursor.py",
+        "        return not reposition.was_moved(self._outstanding, mark_delete, None)\n",
+        "        return mark_delete == self._loaded_at\n",
+        tests=OF_CURSOR,
+    ),
+    Mutant(
+        "transactions: a broker that takes none just now has none of before",
+        "proxy/net/subscription/transactional_request.py",
+        "        if not lost and not (self._again and broker_code(reply) in NOT_NOW):\n",
+        "        if not lost:\n",
+        tests=OF_REQUESTS,
     ),
 )

@@ -5,9 +5,10 @@ Messages after that are wanted again, or were never acknowledged, because a brok
 the first ack after a topic was loaded creates a ledger for the cursor, and if the topic is unloaded before it exists,
 the cursor goes back to its position at the load, and all later acknowledgements are lost, confirmed or not (4.0.7 and
 4.2.4: "Failed to update cursor metadata" in their logs). No worker may get those messages again (G4). Rule: messages
-after a close are deliveries, except after an early close with a cursor that went back: then confirmed acknowledgements
-are still known. To get the cursor's position before the gateway changes it, no permits are granted and nothing is
-acknowledged before.
+after a close are deliveries, except after an early close with a cursor that may have gone back: it stands no lower than
+at the load, and over nothing that a worker holds. Then confirmed acknowledgements are still known. It need not be back
+where it stood at the load, for commits of transactions are not lost with it. To get the cursor's position before the
+gateway changes it, no permits are granted and nothing is acknowledged before.
 
 Not distinguished: such a loss, and an operator's move of the cursor within `LEDGER_MADE_S` of the gateway's first ack
 on a consumer that is not the subscription's first, back to its position at the subscribe or later. Acknowledged
@@ -41,7 +42,6 @@ class CursorWatch:
         "_attached_at",
         "_confirmed_at",
         "_least",
-        "_loaded_anew_at",
         "_loaded_at",
         "_lost",
         "_now",
@@ -68,8 +68,6 @@ class CursorWatch:
         """Lower bound of the mark-delete position when one was closed, if nothing below belongs to another consumer."""
         self._loaded_at: int | None = None
         """The broker's last mark-delete position; None if an operator may have moved it."""
-        self._loaded_anew_at: int | None = None
-        """What it told since, where the topic may have been loaded again or only the connection lost."""
         self._lost = False
         """Whether the broker lost what it had confirmed, and may not have sent it again yet."""
         self.unknown = False
@@ -117,7 +115,7 @@ class CursorWatch:
     def moved(self) -> None:
         """The cursor was moved, or may have been: the broker's messages from now on are deliveries, not repetitions."""
         self._outstanding.forget_confirmed()
-        self._least = self._loaded_at = self._loaded_anew_at = None
+        self._least = self._loaded_at = None
         self.in_doubt = self.unknown = self._lost = False
 
     def told(self, mark_delete: int | None, *, since_closed: bool) -> None:
@@ -144,17 +142,17 @@ class CursorWatch:
         self.in_doubt = self.unknown = False
         if mark_delete is not None and self._went_back(mark_delete):
             self._lost = True
-            self._loaded_at, self._loaded_anew_at = mark_delete, None
+            self._loaded_at = mark_delete
             self._outstanding.unshelve_confirmed()
         else:
             self._believe()
             self._place(mark_delete)
 
     def _went_back(self, mark_delete: int) -> bool:
-        loaded_at, least = self._loaded_at, self._least
-        if loaded_at is None or mark_delete < loaded_at:
+        """Whether the cursor may have gone back to where it stood at the load, or to a commit behind that."""
+        if self._loaded_at is None or mark_delete < self._loaded_at:
             return False
-        return mark_delete in {loaded_at, self._loaded_anew_at} or (least is not None and mark_delete < least)
+        return not reposition.was_moved(self._outstanding, mark_delete, None)
 
     def _believe(self) -> None:
         self._lost = False
@@ -164,13 +162,12 @@ class CursorWatch:
         """Remember where the cursor stands, if it is where we knew it."""
         self.unknown = False
         if mark_delete is None or reposition.was_moved(self._outstanding, mark_delete, self._least or self._loaded_at):
-            self._least = self._loaded_at = self._loaded_anew_at = None
+            self._least = self._loaded_at = None
             self._outstanding.forget_shelved()
         else:
             self._remember(mark_delete)
 
     def _remember(self, mark_delete: int) -> None:
-        if self._unsettled and self._loaded_at is not None:
-            self._loaded_anew_at = mark_delete
-        else:
-            self._loaded_at, self._loaded_anew_at = mark_delete, None
+        """Unless perhaps only the connection was lost, and the topic not loaded: then it stood lower at the load."""
+        if not self._unsettled or self._loaded_at is None:
+            self._loaded_at = mark_delete

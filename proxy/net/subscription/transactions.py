@@ -13,10 +13,10 @@ messages again. So the gateway learns it in one of four ways:
    these very messages. So it is granted as many as are awaited, and what comes again goes before all else. While they
    do not come it is granted them anew, each time after twice as long: others may have been under way, and taken them.
 
-An acknowledgement that a lost connection left without an answer is sent again; that the broker knows it already
-(TransactionConflict) is success then. One whose transaction has ended before it was sent is not sent: it would be
-pending at the broker until that notices. One that was not answered before the end may have come too late to be a part
-of it, so its messages are delivered again; clients end a transaction when all its acknowledgements are answered.
+An acknowledgement whose transaction has ended before it was sent is not sent: it would be pending at the broker until
+that notices. One that was not answered before the end may have come too late to be a part of it, so its messages are
+delivered again; clients end a transaction when all its acknowledgements are answered. `transactional_request` has what
+answers mean.
 
 What is pending at the broker when a gateway is killed, the next one does not know, and nothing in the protocol tells: a
 broker leaves out what is pending as it leaves out what is acknowledged. An acknowledgement in a transaction of the
@@ -35,10 +35,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core import transactional_acks
 from proxy.core.errors import NotHeldError, OpaqueBatchError
-from proxy.core.index_bits import indexes_to_bits
-from proxy.core.positions import unpack
-from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
-from proxy.net.subscription.acks import words_of
+from proxy.errors import ClientError, UpstreamUnavailable
+from proxy.net.subscription.transactional_request import Request
 from proxy.net.subscription.upstream import mark_delete_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -77,24 +75,6 @@ def too_many(ids: int) -> ClientError | None:
     if ids <= IDS_MAX:
         return None
     return ClientError(f"an acknowledgement inside a transaction has at most {IDS_MAX} messages, not {ids}")
-
-
-class Request:
-    """One acknowledgement on its way."""
-
-    __slots__ = ("again", "answer", "helds", "late", "transaction")
-
-    def __init__(
-        self, transaction: TransactionId, helds: list[Held], answer: Callable[[Exception | None], None]
-    ) -> None:
-        """`answer` is called once."""
-        self.transaction = transaction
-        self.helds = helds
-        self.answer = answer
-        self.again = False
-        """Whether it was sent before, and no answer came."""
-        self.late = False
-        """Whether the transaction has ended meanwhile."""
 
 
 class TransactionRegistry:
@@ -213,9 +193,11 @@ class TransactionalAcks:
             return
         if permits > 0:
             self.permitted()
-        unsent, self._unsent = self._unsent, []
+        now, unsent = self._clock.now(), self._unsent
+        self._unsent = [request for request in unsent if request.due_at > now]
         for request in unsent:
-            self._send(link, consumer_id, request)
+            if request.due_at <= now:
+                self._send(link, consumer_id, request)
         if self._ask_due:
             self._ask_due = False
             self._ask(link, consumer_id)
@@ -264,26 +246,20 @@ class TransactionalAcks:
     # ---- within
 
     def _send(self, link: BrokerLink, consumer_id: int, request: Request) -> None:
-        places = [_place(held) for held in request.helds]
-
-        def build(request_id: int) -> bytes:
-            return commands.ack_in_transaction(consumer_id, request.transaction, places, request_id)
-
         self._in_flight[request] = None
-        link.request(build, lambda reply: self._answered(request, reply))
+        link.request(partial(request.frame, consumer_id), partial(self._answered, request))
 
     def _answered(self, request: Request, reply: pb.BaseCommand | Exception) -> None:
         if request not in self._in_flight:
             return
         del self._in_flight[request]
-        if isinstance(reply, UpstreamUnavailable) and not request.late:
-            request.again = True
+        if request.goes_again(reply, self._clock.now()):
             self._unsent.append(request)
             self._wake()
             return
-        known = isinstance(reply, UpstreamError) and reply.wire_code == pb.TransactionConflict
-        if isinstance(reply, Exception) and not (request.again and known):
-            self._refused(request, reply)
+        refusal = request.refusal(reply)
+        if refusal is not None:
+            self._refused(request, refusal)
             return
         for held in request.helds:
             held.confirmed = True
@@ -378,12 +354,3 @@ class TransactionalAcks:
                     self.committed_up_to(position)
 
         link.request(lambda request_id: commands.get_last_message_id(consumer_id, request_id), answered)
-
-
-def _place(held: Held) -> tuple[int, int, int, list[int]]:
-    """As `commands.ack_in_transaction` wants it."""
-    part = held.part
-    ledger, entry = unpack(part.position)
-    total = part.batch.total if part.batch is not None else part.count
-    left = 0 if part.indexes is None else ((1 << total) - 1) & ~indexes_to_bits(part.indexes, total)
-    return ledger, entry, total, words_of(left) if left else []
