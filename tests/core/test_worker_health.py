@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from statistics import median
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,10 @@ from proxy.core.steps import finished
 from proxy.core.worker import Worker
 from proxy.core.worker_health import Checkup, checkup_steps
 from tests.core.test_dispatcher_rig import A, Rig
+from tests.growth import growth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOW = 100.0
 
@@ -49,14 +53,8 @@ def test_a_worker_is_compared_with_the_median_of_the_others(count: int) -> None:
 def test_thousands_of_workers_are_not_each_compared_with_all_others() -> None:
     """A client may have ten thousand on one connection, and a scrape of the metrics looks at all in one go."""
 
-    def least_s(count: int) -> float:
-        """Of three times, since a busy machine, or a collection of garbage, makes some longer."""
+    def ready(count: int) -> Callable[[], object]:
         workers = [working(str(number), number * 7_919 % 1_000) for number in range(count)]
-        found = []
-        for _ in range(3):
-            began = time.thread_time()
-            assert len(checkup(*workers).workers) == count
-            found.append(time.thread_time() - began)
-        return min(found)
+        return lambda: checkup(*workers)
 
-    assert least_s(4_000) < 32 * least_s(500)  # 64 times, if each were compared with all
+    assert growth(ready, 500, 4_000) < 32  # 64, if each were compared with all

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from proxy.net.subscription.acks import ACKS_PER_COMMAND_MAX, INDEX_ACKS_S, bits_of, words_of
 from proxy.wire import pulsar_pb2 as pb
+from tests.growth import growth
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, FakeBrokerLink, T, batch, single
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def ready(count: int, **settings: object) -> tuple[SubscriptionRig, Worker]:
@@ -185,27 +189,36 @@ def test_a_batch_beyond_64_messages_takes_more_than_one_word() -> None:
 
 def test_late_acks_of_what_is_to_be_sent_again_are_looked_up_together() -> None:
     """A client may ask for all it has again, and acknowledge it in the same breath: none of it is sent again."""
-    rig = SubscriptionRig()
-    count, acked = 8_000, 2_000
-    worker = rig.worker("a", permits=2 * count)
-    for start in range(0, count, 1_000):
-        rig.link.deliver(*((entry, single("k")) for entry in range(start, start + 1_000)))
-    assert len(worker.entries()) == count
-    asked = pb.CommandRedeliverUnacknowledgedMessages(consumer_id=worker.consumer_id)
-    worker.port.redeliver(asked)
-    ids = [pb.MessageIdData(ledgerId=LEDGER, entryId=entry) for entry in range(count - acked, count)]
-    began = time.thread_time()
-    worker.port.ack(pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, message_id=ids))
-    assert time.thread_time() - began < 0.5
-    rig.clock.settle()
-    assert worker.entries() == list(range(count - acked))
+
+    def ready(acked: int) -> Callable[[], None]:
+        rig, count = SubscriptionRig(), 4 * acked
+        worker = rig.worker("a", permits=2 * count)
+        for start in range(0, count, 1_000):
+            rig.link.deliver(*((entry, single("k")) for entry in range(start, min(start + 1_000, count))))
+        assert len(worker.entries()) == count
+        worker.port.redeliver(pb.CommandRedeliverUnacknowledgedMessages(consumer_id=worker.consumer_id))
+        ids = [pb.MessageIdData(ledgerId=LEDGER, entryId=entry) for entry in range(count - acked, count)]
+        ack = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, message_id=ids)
+
+        def acknowledge() -> None:
+            worker.port.ack(ack)
+            rig.clock.settle()
+            assert worker.entries() == list(range(count - acked))
+
+        return acknowledge
+
+    assert growth(ready, 125, 1_000) < 28  # 64, if each were looked for
 
 
 def test_the_words_of_many_bits_are_cut_out_once() -> None:
     """An ack command has room for millions, in any frame of a client."""
-    began = time.thread_time()
-    assert words_of((1 << (1 << 22)) - 1) == [-1] * (1 << 16)
-    assert time.thread_time() - began < 0.5
+
+    def ready(count: int) -> Callable[[], object]:
+        bits = (1 << 64 * count) - 1
+        assert words_of(bits) == [-1] * count
+        return lambda: words_of(bits)
+
+    assert growth(ready, 1 << 10, 1 << 14) < 64  # 256, if the rest were moved for each
 
 
 @pytest.mark.parametrize("bits", [0, 1, 1 << 63, (1 << 64) - 1, 1 << 64, (1 << 200) - 1])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,10 @@ from proxy.core.selectors import sticky_ranges
 from proxy.core.selectors.sticky_ranges import StickyRanges
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from tests.core.selectors.workers import FakeWorker
+from tests.growth import growth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_a_worker_gets_exactly_what_it_named() -> None:
@@ -108,16 +112,21 @@ def test_who_is_in_the_way_is_the_one_that_a_refusal_would_name() -> None:
 
 def test_slots_that_are_named_one_by_one_are_not_compared_with_each_other() -> None:
     """Two workers may interleave as finely as they like: what a client may ask for costs no one a minute."""
-    slots = range(0, 32_768, 2)
-    odd = FakeWorker("odd", [(slot + 1, slot + 1) for slot in slots])
-    even = FakeWorker("even", [(slot, slot) for slot in slots])
-    selector: StickyRanges[FakeWorker] = StickyRanges()
-    selector.add(odd)
-    began = time.thread_time()
-    assert selector.in_the_way(even.sticky_ranges) is None
-    selector.add(even)
-    assert time.thread_time() - began < 1.5
-    assert (selector.select(0), selector.select(1)) == (even, odd)
+
+    def ready(count: int) -> Callable[[], None]:
+        odd = FakeWorker("odd", [(slot + 1, slot + 1) for slot in range(0, 2 * count, 2)])
+        even = FakeWorker("even", [(slot, slot) for slot in range(0, 2 * count, 2)])
+        selector: StickyRanges[FakeWorker] = StickyRanges()
+        selector.add(odd)
+
+        def add() -> None:
+            assert selector.in_the_way(even.sticky_ranges) is None
+            selector.add(even)
+            assert (selector.select(0), selector.select(1)) == (even, odd)
+
+        return add
+
+    assert growth(ready, 500, 4_000) < 32  # 64, if each were compared with all
 
 
 class CountedBound(int):
