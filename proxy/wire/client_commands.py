@@ -124,6 +124,8 @@ _OF_CONSUMERS: Final = (_T.ACK, _T.FLOW, _T.REDELIVER_UNACKNOWLEDGED_MESSAGES)
 _BODY_TAGS: Final[dict[int, bytes]] = {kind: varint(kind << 3 | 2) for kind in _OF_CONSUMERS}
 """Protobuf's tag of the body of each that is sent for every few messages."""
 _CONSUMER_ID_TAG: Final = 0x08
+_REQUEST_ID_TAG: Final = 0x40
+"""In an ACK."""
 _MORE: Final = 0x80
 
 
@@ -152,6 +154,17 @@ def peek_consumer_id(kind: int, frame: bytes) -> int | None:
     except IndexError:
         return None
     return value | byte << shift
+
+
+def may_ask_receipt(frame: bytes) -> bool:
+    """Whether an ACK may have a request id, without parsing it: every known client writes that field last.
+
+    True for some that have none, so that who asks must parse these. False for one that has it elsewhere.
+    """
+    at = len(frame) - 2
+    while frame[at] >= _MORE:  # back over the number to its tag
+        at -= 1
+    return frame[at] == _REQUEST_ID_TAG
 
 
 def error_frame(wire_code: int, message: str, request_id: int = UNASKED) -> bytes:

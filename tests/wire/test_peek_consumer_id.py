@@ -1,4 +1,4 @@
-"""Whose a command is, read from its first bytes: never another's than the whole command says."""
+"""What is read of a command without parsing it: whose it is, and whether an ACK asks for a receipt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import body_of, peek_consumer_id
+from proxy.wire.client_commands import body_of, may_ask_receipt, peek_consumer_id
 
 T = pb.BaseCommand
 KINDS = (T.ACK, T.FLOW, T.REDELIVER_UNACKNOWLEDGED_MESSAGES)
@@ -55,3 +55,22 @@ def test_an_id_that_does_not_stand_first_is_not_read() -> None:
     frame = whole[:start] + turned
     assert frames.parse_command(frame).flow.consumer_id == 5
     assert peek_consumer_id(T.FLOW, frame) is None
+
+
+@given(request_id=st.integers(0, 2**64 - 1))
+def test_an_ack_that_asks_for_a_receipt_is_looked_at(request_id: int) -> None:
+    """Whatever number it has, and whatever else is in it."""
+    asks = command(T.ACK, 5)
+    asks.ack.txnid_most_bits = 1
+    asks.ack.request_id = request_id
+    assert may_ask_receipt(frames.encode_command(asks))
+
+
+@given(entry=st.integers(0, 2**63))
+def test_an_ack_that_asks_for_none_is_not_parsed(entry: int) -> None:
+    """It ends with the place of a message, or with what is left of a batch."""
+    plain = command(T.ACK, 5)
+    place = plain.ack.message_id.add(ledgerId=7, entryId=entry)
+    assert not may_ask_receipt(frames.encode_command(plain))
+    place.ack_set.append(entry)
+    assert not may_ask_receipt(frames.encode_command(plain))

@@ -3,9 +3,6 @@
 Frames pass as bytes both ways. What is looked at is what begins or ends a consumer or answers a request, so that the
 client is told of everything that it would wait for when the owner has gone: then each of its consumers there is closed,
 as by a broker that unloads a topic, and the client subscribes again, by which time the owner is another.
-
-Known gap: a receipt for an acknowledgement that was asked of an owner that has gone since does not come, and the client
-gives it up after its own time. The consumer is closed, so that what was acknowledged in vain comes again.
 """
 
 from __future__ import annotations
@@ -102,6 +99,8 @@ class OwnerLeg:
         self._consumers: dict[int, bool] = {}
         """Whether each was answered, by its id."""
         self._asked: dict[int, Asked] = {}
+        self._receipts = 0
+        """How many of these are acknowledgements; while there is none, receipts are not looked for."""
         self._queued: list[bytes] = []
         self._queued_bytes = 0
         self._unused: Timer | None = None
@@ -158,6 +157,10 @@ class OwnerLeg:
 
     def request(self, kind: int, body: Any, frame: bytes) -> None:
         """Pass on what will be answered."""
+        if kind == _T.ACK:
+            body = pb.CommandAck(consumer_id=body.consumer_id, request_id=body.request_id)  # it may name many messages
+            self._receipts += 1
+            self._leg.expect_ack_receipts(True)
         self._asked[body.request_id] = Asked(kind, body)
         self.write(frame)
 
@@ -221,6 +224,8 @@ class OwnerLeg:
             if request_id == UNASKED:
                 return  # why the owner ends the connection, which is not this client's
             asked = self._asked.pop(request_id, None)
+            if asked is not None and asked.kind == _T.ACK:
+                self._received()
             if command.type == _T.ERROR and self._asks_another(asked, command.error.error):
                 return
             self._answered(asked, failed=command.type == _T.ERROR)
@@ -268,6 +273,11 @@ class OwnerLeg:
         del self._consumers[consumer_id]
         self._consider_use()
         return True
+
+    def _received(self) -> None:
+        self._receipts -= 1
+        if not self._receipts:
+            self._leg.expect_ack_receipts(False)
 
     def _answered(self, asked: Asked | None, *, failed: bool) -> None:
         if asked is None:

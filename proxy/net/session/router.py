@@ -19,7 +19,15 @@ from proxy.net.session.statistics import EndCause
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.by_hand import PAYS, plain_ack
-from proxy.wire.client_commands import DATA, REQUESTS, body_of, command_name, parse_as, peek_consumer_id
+from proxy.wire.client_commands import (
+    DATA,
+    REQUESTS,
+    body_of,
+    command_name,
+    may_ask_receipt,
+    parse_as,
+    peek_consumer_id,
+)
 from proxy.wire.topic_names import persistent_topic
 
 if TYPE_CHECKING:
@@ -188,7 +196,10 @@ class CommandRouter:
             consumer_id = body_of(parse_as(kind, frame)).consumer_id
         if consumer_id not in elsewhere:
             return False
-        elsewhere.data(consumer_id, frame)
+        if kind == _ACK and may_ask_receipt(frame) and (asked := parse_as(kind, frame).ack).HasField("request_id"):
+            elsewhere.request(kind, asked, frame)
+        else:
+            elsewhere.data(consumer_id, frame)
         return True
 
 

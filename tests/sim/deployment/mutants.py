@@ -110,6 +110,13 @@ MUTANTS = (
         "",
     ),
     _mutant(
+        "a client waits for a receipt that an owner which is gone owed",
+        "proxy/net/owner/leg.py",
+        "            elif not self._asks_another(each, code):\n",
+        "            elif each.kind != _T.ACK and not self._asks_another(each, code):\n",
+        "tests/net/test_owner_receipts.py",
+    ),
+    _mutant(
         "a leg to a former owner is kept",
         LEGS,
         "        for leg in self._lost_bundles():\n            leg.give_up",
