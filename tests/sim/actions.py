@@ -134,7 +134,7 @@ class Actions:
         broker = dice.choice(world.brokers)
         if broker.process.dead:
             return
-        if killed:
+        if killed and world.cluster.owner == broker.address:
             world.model.forgot(world.storage.forget(dice))
         else:
             world.storage.store_cursor()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.cluster import Consumer
+from tests.sim.transactions import answer_ack, answer_add, answer_end
 
 if TYPE_CHECKING:
     from proxy.net.ports import Transport
@@ -27,6 +28,7 @@ T = pb.BaseCommand
 FRAME_BYTES_MAX = 8 << 20
 KEEP_ALIVE_S = 30.0
 PROTOCOL_VERSION = 21
+_NEVER_REFUSED = frozenset({T.CLOSE_CONSUMER, T.CLOSE_PRODUCER, T.END_TXN})
 
 
 class BrokerSession:
@@ -116,14 +118,14 @@ class BrokerSession:
         dice, manners = self.cluster.dice, self.cluster.manners
         body = _body(command)
         tail = self._tails.popleft() if command.type == T.SEND else b""
-        refused = dice.random() < manners.refuse_chance and command.type not in {T.CLOSE_CONSUMER, T.CLOSE_PRODUCER}
+        refused = dice.random() < manners.refuse_chance and command.type not in _NEVER_REFUSED
         if refused:
             answer = _refusal(command, pb.ServiceNotReady, "not now")
         elif command.type == T.SEND:
             answer = self._publish(body, tail)
         else:
             answer = self._HANDLERS[command.type](self, body)
-        told = answer and (dice.random() >= manners.forget_answer_chance or command.type == T.LOOKUP)
+        told = answer and (dice.random() >= manners.forget_answer_chance or command.type in {T.LOOKUP, T.END_TXN})
         if told:
             self.send(answer)
         if command.type == T.GET_LAST_MESSAGE_ID:
@@ -153,6 +155,9 @@ class BrokerSession:
 
     def _ack(self, body: Any) -> bytes:
         consumer = self._consumer(body.consumer_id)
+        if body.HasField("txnid_least_bits"):
+            assert self.cluster.coordinator is not None
+            return answer_ack(self.cluster.coordinator, consumer, body)
         if consumer is None:
             if not body.HasField("request_id"):
                 return b""
@@ -160,10 +165,7 @@ class BrokerSession:
         for place in body.message_id:
             consumer.cluster.storage.acknowledge(place)
             consumer.cluster.acked()
-            entry = consumer.pending.get((place.ledgerId, place.entryId))
-            if entry is not None and not entry.unacked:
-                entry.held = False
-                del consumer.pending[place.ledgerId, place.entryId]
+            consumer.acknowledged((place.ledgerId, place.entryId))
         return commands.ack_response(body.consumer_id, body)
 
     def _close_consumer(self, body: Any) -> bytes:
@@ -212,6 +214,14 @@ class BrokerSession:
         self.cluster.close_consumers()
         return commands.success(body.request_id)
 
+    def _end_transaction(self, body: Any) -> bytes:
+        assert self.cluster.coordinator is not None
+        return answer_end(self.cluster.coordinator, body)
+
+    def _add_to_transaction(self, body: Any) -> bytes:
+        assert self.cluster.coordinator is not None
+        return answer_add(self.cluster.coordinator, body)
+
     _HANDLERS: ClassVar[dict[int, Callable[[Any, Any], bytes]]] = {
         T.LOOKUP: _lookup,
         T.SUBSCRIBE: _subscribe,
@@ -221,6 +231,8 @@ class BrokerSession:
         T.SEEK: _seek,
         T.PRODUCER: _producer,
         T.CLOSE_PRODUCER: _close_producer,
+        T.END_TXN: _end_transaction,
+        T.ADD_SUBSCRIPTION_TO_TXN: _add_to_transaction,
     }
 
     # ---- within

@@ -22,6 +22,7 @@ from tests.wire.batches import index_batch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from tests.sim.claims import Claims
     from tests.sim.connection import End
     from tests.sim.dead_letters import DeadLetters
     from tests.sim.storage import Entry, Storage
@@ -90,6 +91,8 @@ class Model:
         self.forbidden = Forbidden()
         self.dead_letters: DeadLetters | None = None
         """Where messages go that have used their attempts, if they do."""
+        self.claims: Claims | None = None
+        """What is acknowledged in transactions, if workers use them."""
         self._storage = storage
         self._ordered = ordered
         self.connections: dict[End, Connection] = {}
@@ -133,6 +136,8 @@ class Model:
         self.given_back.clear()
         if self.dead_letters is not None:
             self.dead_letters.new_life()
+        if self.claims is not None:
+            self.claims.new_life()
         if self._moves:
             self._moves -= 1
             entries = self._storage.entries
@@ -177,6 +182,13 @@ class Model:
                 self._excused_acks.discard(number)
                 self.no_longer_open(number)  # an ack that was on its way while a seek was carried out
 
+    def committed(self, numbers: list[int]) -> None:
+        """The transaction in which workers acknowledged these is."""
+        assert self.claims is not None
+        self.claims.committed(numbers)
+        for number in numbers:
+            self._done(number)
+
     def was_acked(self, number: int) -> bool:
         """Whether a worker acknowledged the message, and meant to."""
         return number in self._acked_ever and number in self.meant
@@ -213,6 +225,8 @@ class Model:
                 self._answered(connection, frames.parse_command(frame))
             elif kind == T.ACK_RESPONSE:
                 self._receipt(connection, frames.parse_command(frame).ackResponse)
+            elif kind == T.END_TXN_RESPONSE and self.claims is not None:
+                self.claims.told(frames.parse_command(frame).endTxnResponse)
 
     def _answered(self, connection: Connection, command: pb.BaseCommand) -> None:
         if command.type == T.CLOSE_CONSUMER:
@@ -234,6 +248,8 @@ class Model:
     def _receipt(self, connection: Connection, body: pb.CommandAckResponse) -> None:
         """G3: who is told that an ack is done may let go of it, so the broker must have it."""
         promised = connection.receipts.pop(body.request_id, [])
+        if self.claims is not None:
+            self.claims.answered(connection, body.request_id, refused=body.HasField("error"))
         if body.HasField("error") or self.unsettled:
             return
         for entry in promised:
@@ -313,6 +329,8 @@ class Model:
             if number in self.acked_in_life and not excused:
                 raise Violation(f"G4: message {number} for {seat.name} was acknowledged already")
             self.duplicates += 1
+        if self.claims is not None:
+            self.claims.check(seat, number, ordered=self._ordered)
         if not self._ordered or self.unsettled:
             return
         for other in self.by_key.get(key, ()):
@@ -328,6 +346,8 @@ class Model:
             if earlier < begun:
                 continue
             if self.holder.get(earlier) is not seat and earlier not in self._excused:
+                if self.claims is not None and self.claims.excuse(seat, earlier):
+                    continue
                 raise Violation(f"G2: {key}: message {number} for {seat.name} overtakes {earlier}")
 
     def _begun(self, seat: Seat, number: int) -> int:
@@ -388,18 +408,26 @@ class Model:
         elif kind == T.UNSUBSCRIBE:
             connection.deletions[body.request_id] = seat
         elif kind == T.ACK:
-            touched: list[int] = []
-            for place in body.message_id:
-                touched += self._acked(seat, (place.ledgerId, place.entryId), list(place.ack_set))
-            if body.HasField("request_id"):
-                entries = [self._storage.messages[number].entry for number in touched]
-                connection.receipts[body.request_id] = [entry for entry in entries if self._complete(entry)]
-                connection.acked[body.request_id] = touched
+            self._acks(connection, seat, body)
         else:
             wanted = [(place.ledgerId, place.entryId) for place in body.message_ids] or list(seat.held)
             for given_back in wanted:
                 self._note_retry(seat.held.get(given_back, ()))
                 self._release(seat, given_back)
+
+    def _acks(self, connection: Connection, seat: Seat, body: pb.CommandAck) -> None:
+        if body.HasField("txnid_least_bits"):
+            assert self.claims is not None
+            for claimed, taken in self.claims.claim(connection, seat, body).items():
+                self._take_from(seat, claimed, taken)
+            return
+        touched: list[int] = []
+        for place in body.message_id:
+            touched += self._acked(seat, (place.ledgerId, place.entryId), list(place.ack_set))
+        if body.HasField("request_id"):
+            entries = [self._storage.messages[number].entry for number in touched]
+            connection.receipts[body.request_id] = [entry for entry in entries if self._complete(entry)]
+            connection.acked[body.request_id] = touched
 
     def _subscribes(self) -> None:
         """A worker does."""
@@ -414,18 +442,23 @@ class Model:
         numbers = seat.held.get(place)
         if numbers is None:
             return []
-        done: list[int] = []
         left = bits_of(ack_set)
+        done = [number for index, number in enumerate(numbers) if number >= 0 and not left >> index & 1]
+        self._take_from(seat, place, set(done))
+        for number in done:
+            self._done(number)
+        return done
+
+    def _take_from(self, seat: Seat, place: tuple[int, int], taken: set[int]) -> None:
+        """The worker holds these messages of a delivery no more."""
+        numbers = seat.held.get(place, [])
         for index, number in enumerate(numbers):
-            if number >= 0 and not left >> index & 1:
+            if number in taken:
                 numbers[index] = -1
                 self._free(number)
-                self._done(number)
-                done.append(number)
-        if all(number < 0 for number in numbers):
+        if numbers and all(number < 0 for number in numbers):
             del seat.held[place]
             seat.sent_at.pop(place, None)
-        return done
 
     def _done(self, number: int) -> None:
         self.no_longer_open(number)
@@ -473,6 +506,8 @@ class Model:
                 self._end(connection, seat)
 
     def _end(self, connection: Connection, seat: Seat) -> None:
+        if self.claims is not None:
+            self.claims.left(seat)
         if self.dead_letters is not None:
             self.dead_letters.left_behind(seat.held.values())
         for place in list(seat.held):

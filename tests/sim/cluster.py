@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.sim.broker import BrokerSession
     from tests.sim.own_topics import OwnTopic
     from tests.sim.storage import Entry, Storage
+    from tests.sim.transactions import Coordinator
 
 T = pb.BaseCommand
 LEDGER_MADE_S = 0.3
@@ -53,6 +54,8 @@ class Cluster:
         self.consumers: list[Consumer] = []
         self.own_topics: dict[str, OwnTopic] = {}
         """Those that the gateway writes, by name; who serves the topic serves them."""
+        self.coordinator: Coordinator | None = None
+        """Of transactions, where there are some."""
         self.on_close: Callable[[], object] = list
         """Called when consumers are closed by the broker's own will, or it does not tell where the cursor stands."""
         self.deleted = False
@@ -94,6 +97,12 @@ class Cluster:
         if self._acked_at is None:
             self._acked_at = self._now()
 
+    def give_back(self, entry: Entry) -> None:
+        """An abort did: whoever has the entry gets it once more."""
+        entry.held = False
+        for consumer in self.consumers:
+            consumer.pending.pop((entry.ledger, entry.entry), None)
+
     def move(self) -> None:
         """The topic is unloaded: consumers are closed, and another broker serves it, or the same again."""
         early = self._acked_at is not None and self._now() - self._acked_at < LEDGER_MADE_S
@@ -125,7 +134,7 @@ class Cluster:
         if not self._any_ready():
             return
         for entry in self.storage.open_entries():
-            if entry.held or not entry.unacked:
+            if entry.held or not entry.available:
                 continue
             consumer = self._owner_of(entry.outer_key)
             holder = holders.get(entry.outer_key, consumer)
@@ -166,7 +175,7 @@ class Consumer:
 
     def send(self, entry: Entry) -> None:
         """A MESSAGE."""
-        self.permits -= entry.unacked.bit_count()
+        self.permits -= entry.available.bit_count()
         self.pending[entry.ledger, entry.entry] = entry
         entry.held = True
         self.cluster.storage.opaque_sent += entry.opaque
@@ -178,9 +187,16 @@ class Consumer:
         if entry.redeliveries:
             body.redelivery_count = entry.redeliveries
             entry.redeliveries_max = max(entry.redeliveries_max, entry.redeliveries)
-        if entry.unacked != entry.whole:
-            body.ack_set.append(entry.unacked)
+        if entry.available != entry.whole:
+            body.ack_set.append(entry.available)
         self.session.send(frames.encode_message(command.SerializeToString(), entry.tail))
+
+    def acknowledged(self, place: tuple[int, int]) -> None:
+        """Some of an entry was, here or in a transaction: it has it no more if that is all."""
+        entry = self.pending.get(place)
+        if entry is not None and not entry.available:
+            entry.held = False
+            del self.pending[place]
 
     def returned(self) -> None:
         """It is gone: what it had will be sent again."""

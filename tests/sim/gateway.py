@@ -144,9 +144,19 @@ class WakeUps:
             first = next(waiting, None)
             if first is not None:
                 entry = self._storage.messages[first].entry
-                if (entry.ledger << 40) + entry.entry in arrived:
+                if (entry.ledger << 40) + entry.entry in arrived and not self._in_transaction(subscription, first):
                     heads.append(first)
         return heads
+
+    def _in_transaction(self, subscription: Subscription, number: int) -> bool:
+        """Whether it is in a transaction, or waits for one; also one of an earlier life: the broker keeps it back."""
+        dispatcher, message = subscription.state.dispatcher, self._storage.messages[number]
+        position = (message.entry.ledger << 40) + message.entry.entry
+        if position in dispatcher.in_transaction:
+            return True
+        if dispatcher.in_transaction.count_of(slot_of(subscription, message.key)):
+            return True
+        return bool(dispatcher.outstanding.bits_kept_back(position) >> message.entry.numbers.index(number) & 1)
 
     def _could_go(self, gateway: Looked, subscription: Subscription, number: int) -> None:
         dispatcher = subscription.state.dispatcher
@@ -200,6 +210,9 @@ class WakeUps:
         now_s = gateway.process.now()
         if not interval_s or gateway.process.went_on_s == now_s:
             return bool(interval_s)
+        claims = self._model.claims
+        if claims is not None and any(slot_of(subscription, key) == slot for key in claims.keys):
+            return True  # the gateway's edge does not show when it knows how a transaction ended
         freed = (at for key, at in self._model.freed_at.items() if slot_of(subscription, key) == slot)
         return now_s <= max(freed, default=0.0) + interval_s
 

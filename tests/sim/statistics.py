@@ -37,7 +37,7 @@ class Numbers:
             return
         self._opaque(subscription)
         workers = subscription.state.dispatcher.workers
-        if any(worker.outbox for worker in workers.values()):
+        if any(worker.outbox for worker in workers.values()) or subscription.state.dispatcher.in_transaction:
             return
         self.looked += 1
         shown = finished(dispatcher_statistics_steps(subscription.state.dispatcher, subscription.state.now()))

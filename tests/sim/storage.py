@@ -35,6 +35,10 @@ class Entry:
     """Of its messages."""
     unacked: int
     """A bit a message, as the broker stores it."""
+    pending: int = 0
+    """The same, of those acknowledged in transactions that the broker does not know to have ended."""
+    committed: int = 0
+    """The same, of those whose acknowledgement no broker forgets."""
     redeliveries: int = 0
     redeliveries_max: int = 0
     """The most that a gateway was ever told of."""
@@ -46,9 +50,18 @@ class Entry:
     """Nobody but a consumer can open it: it goes whole to its outer key's owner."""
 
     @property
+    def available(self) -> int:
+        """What of it a broker sends."""
+        return self.unacked & ~self.pending
+
+    @property
     def whole(self) -> int:
         """`unacked` of an entry nobody acknowledged anything of."""
         return (1 << len(self.numbers)) - 1
+
+    def numbers_in(self, bits: int) -> list[int]:
+        """The numbers of these of its messages."""
+        return [number for place, number in enumerate(self.numbers) if bits >> place & 1]
 
 
 @dataclass
@@ -94,6 +107,11 @@ class Storage:
         self.by_place[place] = entry
         return entry
 
+    def is_pending(self, number: int) -> bool:
+        """Whether the message is pending in a transaction."""
+        entry = self.messages[number].entry
+        return bool(entry.pending >> entry.numbers.index(number) & 1)
+
     def open_entries(self) -> Iterable[Entry]:
         """Entries with something unacknowledged, from the first, and some behind it that have nothing."""
         while self._open_from < len(self.entries) and not self.entries[self._open_from].unacked:
@@ -111,6 +129,15 @@ class Storage:
             self.unconfirmed.append((entry, cleared))
             self.on_acked(entry, cleared)
 
+    def commit(self, entry: Entry, bits: int) -> None:
+        """The transaction in which these were acknowledged is committed."""
+        entry.pending &= ~bits
+        entry.committed |= bits
+        cleared = entry.unacked & bits
+        entry.unacked &= ~bits
+        if cleared:
+            self.on_acked(entry, cleared)
+
     def store_cursor(self) -> None:
         """What was acknowledged so far stays so."""
         self.unconfirmed.clear()
@@ -122,7 +149,8 @@ class Storage:
 
     def go_back(self) -> list[int]:
         """The cursor stands where it stood when the topic was loaded; returns the messages that were acknowledged."""
-        lost = [(entry, entry.whole & ~entry.unacked) for entry in self.entries[self._loaded_from :]]
+        entries = self.entries[self._loaded_from :]
+        lost = [(entry, entry.whole & ~entry.unacked & ~entry.committed) for entry in entries]
         return self._take_back([(entry, bits) for entry, bits in lost if bits])
 
     def forget(self, dice: random.Random) -> list[int]:

@@ -49,6 +49,9 @@ FAULTS = (
     "seek",
     "long_silence",
 )
+IN_TRANSACTIONS = 0.4
+"""Of the worlds that may have them, how many have transactions."""
+KILLS = ("gateway_kill", "broker_kill")
 DEAD_LETTER_AFTER = (0, 0, 0, 0, 0, 1, 2, 3)
 POISONED_ONE_IN = (3, 10, 30)
 """Of so many messages one is given back by all workers, where that is what dead letters come from."""
@@ -77,6 +80,8 @@ class Swarm:
     settings: SubscriptionSettings
     limits: Limits
     openings: OpeningLimits
+    transactions: bool = False
+    """Whether workers acknowledge inside transactions."""
 
     def dice(self, what: str) -> random.Random:
         """The dice of one part of the world: what another part draws changes nothing for it."""
@@ -90,7 +95,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
     small = dice.random() < 0.3
     lease_ms = random.Random(f"{seed}/lease").choice((0, 0, 0, 200, 3_000))  # noqa: S311 - as above
     dead_letter_after, poisoned_one_in = _dead_letters(seed) if mode != "unordered" else (0, 0)
-    return Swarm(
+    swarm = Swarm(
         seed=str(seed),
         steps=steps,
         mode=mode,
@@ -133,6 +138,19 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=_openings(random.Random(f"{seed}/openings")),  # noqa: S311 - as above
     )
+    return _with_transactions(swarm, random.Random(f"{seed}/transactions"))  # noqa: S311 - as above
+
+
+def _with_transactions(swarm: Swarm, dice: random.Random) -> Swarm:
+    """In some worlds, but for those where the cursor is moved, and those with dead letters.
+
+    They are most at risk where what knows of them is killed.
+    """
+    if dice.random() >= IN_TRANSACTIONS or "seek" in swarm.faults or swarm.settings.dead_letter_after:
+        return swarm
+    kills = tuple(kill for kill in KILLS if kill not in swarm.faults and dice.random() < 0.5)
+    settings = replace(swarm.settings, upstream_batch_index_ack=True)
+    return replace(swarm, transactions=True, faults=(*swarm.faults, *kills), settings=settings)
 
 
 def _openings(dice: random.Random) -> OpeningLimits:

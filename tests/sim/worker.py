@@ -87,6 +87,8 @@ class Delivery:
     numbers: list[int]
     left: int
     """Bits of the messages not acknowledged."""
+    opaque: bool = False
+    """Whether it is a batch that the gateway could not open."""
 
 
 class Worker:
@@ -321,8 +323,9 @@ class Worker:
     def _message(self, frame: bytes) -> None:
         message = frames.parse_command(frame).message
         tail = frame[frames.payload_start(frame) :]
-        numbers, _ = numbers_in(tail)
-        delivery = Delivery(message.message_id.ledgerId, message.message_id.entryId, numbers, (1 << len(numbers)) - 1)
+        numbers, opaque = numbers_in(tail)
+        place = message.message_id.ledgerId, message.message_id.entryId
+        delivery = Delivery(*place, numbers, (1 << len(numbers)) - 1, opaque)
         self._seen.append((delivery.ledger, delivery.entry, delivery.numbers))
         self._owed += len(numbers)
         if self._owed >= max(1, self.temper.queue // 2):
@@ -368,11 +371,16 @@ class Worker:
         think_s = dice.expovariate(1.0) * temper.think_s
         each = temper.poisoned_one_in
         poisoned = bool(each) and any(number % each == 0 for delivery in deliveries for number in delivery.numbers)
+        if not poisoned and draw >= temper.stuck_chance + temper.nack_chance:
+            self._plan_acks(deliveries, think_s)
+            return
         for delivery in deliveries:
-            if poisoned or draw < temper.stuck_chance + temper.nack_chance:
-                self._later(think_s, partial(self._nack, delivery))
-            else:
-                self._plan_ack(delivery, think_s)
+            self._later(think_s, partial(self._nack, delivery))
+
+    def _plan_acks(self, deliveries: list[Delivery], think_s: float) -> None:
+        """Of one message."""
+        for delivery in deliveries:
+            self._plan_ack(delivery, think_s)
 
     def _plan_ack(self, delivery: Delivery, think_s: float) -> None:
         dice, temper = self._dice, self.temper

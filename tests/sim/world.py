@@ -17,6 +17,7 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.sim.background import Background
 from tests.sim.broker import Broker
 from tests.sim.checkers import Model, Violation
+from tests.sim.claims import Claims
 from tests.sim.cluster import GOOD_MANNERS, Cluster
 from tests.sim.connection import End, Tap, Weather
 from tests.sim.dead_letters import DeadLetters
@@ -25,6 +26,8 @@ from tests.sim.machine import Process, Schedule
 from tests.sim.network import Listener, Network
 from tests.sim.statistics import Numbers
 from tests.sim.storage import Producer, Storage
+from tests.sim.transactional_worker import TransactionalWorker
+from tests.sim.transactions import Coordinator
 from tests.sim.worker import GOOD, SUBSCRIPTION, TOPIC, Worker, key_shared
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.sim.actions import Actions
+    from tests.sim.storage import Entry
     from tests.sim.swarm import Swarm
 
 HEAL_S = 900.0
@@ -59,6 +63,8 @@ class Outcome:
     """Turns at whose end the numbers it shows were counted anew."""
     dead_letters: int
     """Messages that were given up."""
+    claimed: int
+    """Messages that were acknowledged in transactions."""
 
 
 class Edge(Tap):
@@ -124,6 +130,7 @@ class World:
             self.model.dead_letters = DeadLetters(name, self.model, self.storage, attempts)
             self.cluster.own_topics[name] = self.model.dead_letters
         self.brokers = [self._start_broker(address) for address in addresses]
+        self.coordinator = self._start_coordinator() if swarm.transactions else None
         self.workers: list[Worker] = []
         self._seen: list[tuple[int, int, list[int]]] = []
         self.gateway = self._start_gateway()
@@ -142,6 +149,21 @@ class World:
         broker = Broker(process, address, self.cluster, self.model.cursor_moved)
         self.network.listeners[address] = Listener(process, broker.accept)
         return broker
+
+    def _start_coordinator(self) -> Coordinator:
+        coordinator = Coordinator(self._process("coordinator"), self.storage, self.swarm.dice("coordinator"))
+        self.cluster.coordinator = coordinator
+        self.model.claims = Claims(coordinator, self.storage, lambda: self.schedule.now_s)
+        coordinator.on_committed = self.model.committed
+        coordinator.on_given_back = self._given_back
+        return coordinator
+
+    def _given_back(self, entry: Entry, bits: int) -> None:
+        assert self.model.claims is not None
+        self.model.claims.given_back(entry, bits)
+        self.cluster.give_back(entry)
+        for broker in self.brokers:
+            broker.process.call_soon(broker.dispatch_soon)
 
     def _start_gateway(self) -> Gateway:
         process = self._process("gateway")
@@ -185,7 +207,9 @@ class World:
         temper = dice.choice(self.swarm.tempers)
         process = self._process(f"{name}.{number}")
         worker_dice = self.swarm.dice(f"worker/{number}")
-        self.workers.append(Worker(process, self.network, worker_dice, temper, subscribe, self._seen, self.model.meant))
+        parts = process, self.network, worker_dice, temper, subscribe, self._seen, self.model.meant
+        coordinator = self.coordinator
+        self.workers.append(Worker(*parts) if coordinator is None else TransactionalWorker(coordinator, *parts))
 
     @property
     def live(self) -> list[Worker]:
@@ -209,11 +233,14 @@ class World:
             self.wake_ups.looked,
             self.numbers.looked,
             self.model.dead_letters.total if self.model.dead_letters is not None else 0,
+            self.model.claims.total if self.model.claims is not None else 0,
         )
 
     def heal(self, actions: Actions) -> None:
         """No more faults: every message must be acknowledged, by whoever is there."""
         actions.undo_all()
+        if self.coordinator is not None:
+            self.coordinator.close()
         self.cluster.manners = GOOD_MANNERS
         self.network.weather = Weather(0.0005, 0.0, 1 << 20, 1 << 18)
         for worker in self.workers:

@@ -1,0 +1,152 @@
+"""What workers have acknowledged in transactions, as the gateway was told: the checkers of `transactions`.
+
+A message is claimed from the moment the gateway reads such an acknowledgement until it is refused, committed, or
+delivered again. Held against every delivery:
+
+- a message that is pending at the broker in an open transaction is delivered to nobody;
+- while a worker has claimed a message in one, no other worker gets its key, whether that worker stays or not;
+- what is aborted comes before what is newer of its key, unless the gateway is not told of the end for `BLIND_S`: then
+  it may take the end for a commit.
+
+The last two not for what was claimed in an earlier life of the subscription at the gateway, or refused after all: the
+gateway does not know of it, and the broker keeps it back, or sends it late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.sim.checkers import Violation
+from tests.sim.storage import bits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from proxy.wire import pulsar_pb2 as pb
+    from tests.sim.checkers import Connection, Seat
+    from tests.sim.storage import Entry, Storage
+    from tests.sim.transactions import Coordinator, Transaction
+
+BLIND_S = 2.0
+"""So long after it knows that a transaction is gone, and not how it ended, a gateway takes it for committed."""
+
+
+@dataclass(eq=False)
+class _Claim:
+    """Of one message."""
+
+    seat: Seat | None
+    """Who acknowledged it; None if the broker's answer will not be seen."""
+    transaction: Transaction
+    connection: Connection
+    request_id: int
+    answered: bool = False
+
+
+class Claims:
+    """Of one life of the subscription at the gateway."""
+
+    def __init__(self, coordinator: Coordinator, storage: Storage, now: Callable[[], float]) -> None:
+        self._coordinator = coordinator
+        self._storage = storage
+        self._now = now
+        self._of: dict[int, _Claim] = {}
+        self._by_key: dict[str, set[int]] = {}
+        self._late: set[int] = set()
+        """Messages that an abort gave back of which this life did not know that they were in a transaction."""
+        self.keys: set[str] = set()
+        """Those of which something was claimed in this life."""
+        self.total = 0
+        """Messages that were claimed."""
+
+    # ---- what the model tells
+
+    def new_life(self) -> None:
+        """The gateway knows of no transaction, and what was given back comes in its order."""
+        self._of.clear()
+        self._by_key.clear()
+        self._late.clear()
+        self.keys.clear()
+
+    def claim(self, connection: Connection, seat: Seat, body: pb.CommandAck) -> dict[tuple[int, int], set[int]]:
+        """A worker acknowledged deliveries in a transaction; returns which messages of each it holds no more.
+
+        All or none: where it does not hold one of them, the gateway refuses.
+        """
+        transaction = self._coordinator.find(body.txnid_least_bits)
+        assert transaction is not None
+        taken: dict[tuple[int, int], set[int]] = {}
+        for place in body.message_id:
+            key = place.ledgerId, place.entryId
+            numbers, left = seat.held.get(key, []), bits_of(place.ack_set)
+            named = {number for index, number in enumerate(numbers) if not left >> index & 1}
+            if not named - {-1} or (left and -1 in named):
+                return {}
+            taken[key] = named - {-1}
+        for number in [number for numbers in taken.values() for number in numbers]:
+            self._of[number] = _Claim(seat, transaction, connection, body.request_id)
+            self._by_key.setdefault(self._key(number), set()).add(number)
+            self.keys.add(self._key(number))
+            self.total += 1
+        return taken
+
+    def answered(self, connection: Connection, request_id: int, *, refused: bool) -> None:
+        """The worker is told what the broker says."""
+        for number, claim in list(self._of.items()):
+            if claim.connection is connection and claim.request_id == request_id:
+                claim.answered = True
+                if refused:
+                    self._drop(number)
+
+    def left(self, seat: Seat) -> None:
+        """A worker's consumer has ended: answers to it are seen no more."""
+        for claim in self._of.values():
+            if claim.seat is seat and not claim.answered:
+                claim.seat = None
+
+    def told(self, answer: pb.CommandEndTxnResponse) -> None:
+        """The answer that tells a transaction's end passes the gateway."""
+        transaction = self._coordinator.find(answer.txnid_least_bits)
+        if transaction is not None and not answer.HasField("error"):
+            transaction.told = True
+
+    def committed(self, numbers: Iterable[int]) -> None:
+        """These are acknowledged."""
+        for number in numbers:
+            self._drop(number)
+
+    def given_back(self, entry: Entry, bits: int) -> None:
+        """The broker noticed an abort: it will send these again."""
+        self._late.update(number for number in entry.numbers_in(bits) if number not in self._of)
+
+    # ---- checks
+
+    def check(self, seat: Seat, number: int, *, ordered: bool) -> None:
+        """A worker is sent the message, which is one as any other from then on."""
+        if self._coordinator.has_open(number):
+            raise Violation(f"transaction: message {number} for {seat.name} is in one that is open")
+        for other in self._by_key.get(self._key(number), ()) if ordered else ():
+            claim = self._of[other]
+            if claim.seat not in {None, seat} and claim.transaction.ended_at is None:
+                raise Violation(f"transaction: {number} for {seat.name}, but {other} of its key is in another's")
+        self._drop(number)
+        self._late.discard(number)
+
+    def excuse(self, seat: Seat, number: int) -> bool:
+        """Whether a newer message of its key may go to this worker before it."""
+        claim = self._of.get(number)
+        if claim is None:
+            return number in self._late or self._storage.is_pending(number)
+        transaction = claim.transaction
+        if transaction.ended_at is None or not transaction.told:
+            blind = transaction.ended_at is not None and self._now() >= transaction.ended_at + BLIND_S
+            return blind or claim.seat is seat
+        return False
+
+    def _key(self, number: int) -> str:
+        return self._storage.messages[number].key
+
+    def _drop(self, number: int) -> None:
+        if self._of.pop(number, None) is not None:
+            self._by_key[self._key(number)].discard(number)
