@@ -63,7 +63,8 @@ class ChunkedMessages:
         """The worker gave these back: of each message it needs the first of them again, or all from the beginning.
 
         From the beginning, too, if it gave back the chunk before that one earlier: then all wait, in their order.
-        And if it needs an earlier one already, that has not changed. `unseen` has object ids of what it never had.
+        And if it needs an earlier one already, that has not changed. Nor if another does, to which the beginning went
+        before the rest came back, as after an abort. `unseen` has object ids of what it never had.
         """
         chunks = [part for part in returned if part.chunk is not None]
         if not chunks:
@@ -73,7 +74,7 @@ class ChunkedMessages:
             chunk = part.chunk
             assert chunk is not None
             begun = self._begun.get(chunk.uuid)
-            if begun is not None and begun.worker is worker and begun.needed <= chunk.index:
+            if begun is not None and begun.needed <= chunk.index:
                 continue
             if chunk.index and (chunk.uuid, chunk.index - 1) in pending:
                 self._needs(worker, part, chunk.index)

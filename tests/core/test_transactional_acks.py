@@ -365,3 +365,24 @@ def test_the_messages_of_a_large_batch_are_held_one_by_one_at_the_price_of_so_ma
         return end
 
     assert growth(ready, 500, 4_000) < 32  # 64, if each were looked for
+
+
+def test_a_chunked_message_that_comes_back_piece_by_piece_goes_to_one_worker() -> None:
+    """A broker sends entry after entry: who got the beginning needs the rest, which passes the window.
+
+    The key waited too long for the transaction's end, and so does not wait for all that comes.
+    """
+    rig = Rig(c1=[A], c2=[A])
+    rig.dispatcher.set_policy(KeyPolicy(window=1))
+    rig.join("c1", 9)
+    for index in range(3):
+        rig.chunk(1 + index, A, "m", index, 3)
+    assert rig.got("c1") == [1, 2, 3]
+    helds = hold(rig, "c1", 1, 2, 3)
+    rig.leave("c1")
+    rig.join("c2", 9)
+    transactional_acks.wait_no_more(rig.dispatcher, helds, rig.now)
+    for held in helds:
+        abort(rig, [held])
+    assert rig.got("c2") == [1, 2, 3]
+    assert rig.dispatcher.chunked.workers() == []

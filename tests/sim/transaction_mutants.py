@@ -96,4 +96,11 @@ MUTANTS: Final = (
         "        if not lost:\n",
         tests=OF_REQUESTS,
     ),
+    Mutant(
+        "transactions: the rest of a chunked message is not for who got its beginning again",
+        "proxy/core/chunked.py",
+        "            if begun is not None and begun.needed <= chunk.index:\n",
+        "            if begun is not None and begun.worker is worker and begun.needed <= chunk.index:\n",
+        tests=OF_CORE,
+    ),
 )
