@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from proxy.net.alarm import Alarm
 from proxy.net.keep_alive import KeepAlive, Verdict
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
 
 LOOKS_PER_INTERVAL: Final = 3
 """How often silence is looked at: a PING is late by a third of the interval at most."""
@@ -42,7 +43,7 @@ class Heartbeat:
         self._paused = paused
         self._look_every_s = interval_s / LOOKS_PER_INTERVAL
         self._keep_alive = KeepAlive(interval_s, clock.now(), look_every_s=self._look_every_s)
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._lately = False
 
     def start(self) -> None:
@@ -52,9 +53,7 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Stop, and drop the reference to the owner, so that no cycle waits for the garbage collector. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._ping = self._dead = self._suspected = _nothing
         self._paused = bool
 
@@ -80,7 +79,6 @@ class Heartbeat:
     def _look(self) -> None:
         verdict = self._keep_alive.check(self._clock.now(), paused=self._paused())
         if verdict is Verdict.DEAD:
-            self._timer = None
             self._dead()
             return
         self._look_later()
@@ -90,7 +88,7 @@ class Heartbeat:
             self._suspected()
 
     def _look_later(self) -> None:
-        self._timer = self._clock.call_later(self._look_every_s, self._look)
+        self._timer.set(self._look_every_s, self._look)
 
 
 def _nothing() -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import KeylineError, LimitExceeded, UpstreamUnavailable
+from proxy.net.alarm import Alarm
 from proxy.net.broker.lookup import Lookup, connect_to_first
 from proxy.net.broker.pool import BrokerPool
 from proxy.net.broker.settings import BrokerSettings, BrokerTarget
@@ -30,7 +31,7 @@ from proxy.net.countdown import after_all
 
 if TYPE_CHECKING:
     from proxy.net.broker.connection import BrokerConnection
-    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Connector, Timer
+    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Connector
 
 log = structlog.get_logger("keyline.brokers")
 
@@ -174,8 +175,7 @@ class BrokerProbe:
     def __init__(self, brokers: Brokers, clock: Clock) -> None:
         """Ask nothing before `start`."""
         self._brokers = brokers
-        self._clock = clock
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._stopped = False
         self.unreachable_because: str | None = "no broker was reached yet"
         """Why not, in words; None while the last answer was good."""
@@ -187,8 +187,7 @@ class BrokerProbe:
     def stop(self) -> None:
         """Ask no more."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def _ask(self) -> None:
         if not self._stopped:
@@ -204,4 +203,4 @@ class BrokerProbe:
             else:
                 log.warning("brokers not reached", reason=reason)
         self.unreachable_because = reason
-        self._timer = self._clock.call_later(CHECK_S, self._ask)
+        self._timer.set(CHECK_S, self._ask)

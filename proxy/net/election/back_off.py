@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.net.alarm import Alarm
 from proxy.producers.election import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.producers.election import Acts, Election
 
 EXPECTED_S_MAX: Final = 300.0
@@ -51,12 +52,12 @@ class ElectionBackOff:
         self._failures = 0
         self._expected_until: float | None = None
         """Until when the owner that the broker closed is remembered; None if none is expected."""
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
 
     @property
     def idle(self) -> bool:
         """Whether there is no hold that will end."""
-        return self._timer is None
+        return not self._timer.is_set
 
     @property
     def unsettled(self) -> bool:
@@ -107,13 +108,11 @@ class ElectionBackOff:
 
     def stop(self) -> None:
         """Cancel the end of a hold."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def _hold(self, held: Hold, delay_s: float) -> None:
         self.stop()
-        self._timer = self._clock.call_later(delay_s, self._let_go)
+        self._timer.set(delay_s, self._let_go)
         self._do(self._election.hold(held))
 
     def _let_go(self) -> None:
@@ -122,7 +121,6 @@ class ElectionBackOff:
         If the queue is empty, the owner is still expected: a restart of a broker also disconnects waiting producers,
         and the grace time starts with the first one that returns.
         """
-        self._timer = None
         left_s = 0.0 if self._expected_until is None else self._expected_until - self._clock.now()
         if left_s > 0 and self._election.idle:
             self._hold(Hold.NEWCOMERS, left_s)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from proxy.net.alarm import Alarm
 from proxy.producers.rivals import EXPIRY_S
 from proxy.producers.standing import Place
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.net.election.rivals import ProducerRivals
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.producers.election import Acts, Election
 
 
@@ -37,11 +38,10 @@ class TopicRivalry:
         """`do` carries out what comes of it; `grace_s` is how long newcomers are held at most."""
         self._topic = topic
         self._election = election
-        self._clock = clock
         self._rivals = rivals
         self._patience_s = EXPIRY_S + grace_s
         self._do = do
-        self._patience: Timer | None = None
+        self._patience = Alarm(clock)
         election.hear(rivals.place(topic))
 
     def heard(self) -> None:
@@ -64,13 +64,13 @@ class TopicRivalry:
         """The effects of a change are complete; `owned` is whether a producer connected here owns the topic."""
         self._tell(owned=owned, epoch=epoch)
         if not self._election.outranked or self._election.elsewhere.owned or owned:
-            self._stop_patience()
-        elif self._patience is None:
-            self._patience = self._clock.call_later(self._patience_s, self._lose_patience)
+            self._patience.cancel()
+        elif not self._patience.is_set:
+            self._patience.set(self._patience_s, self._lose_patience)
 
     def close(self) -> None:
         """The election is over here."""
-        self._stop_patience()
+        self._patience.cancel()
         self._rivals.tell(self._topic, None)
 
     def _tell(self, *, owned: bool, epoch: int | None) -> None:
@@ -80,10 +80,4 @@ class TopicRivalry:
         self._rivals.tell(self._topic, Place(standing, owned, epoch) if concerns else None)
 
     def _lose_patience(self) -> None:
-        self._patience = None
         self._do(self._election.lose_patience())
-
-    def _stop_patience(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None

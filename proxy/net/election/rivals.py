@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.producers.announcement import UnreadableError, decode, encode
 from proxy.producers.announcer import Announcer
 from proxy.producers.rivals import EXPIRY_S, Rivals
@@ -18,7 +19,7 @@ from proxy.producers.rivals import EXPIRY_S, Rivals
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.producers.standing import Place
 
 log = structlog.get_logger("keyline.producers")
@@ -71,9 +72,9 @@ class ProducerRivals:
         self._announcer = Announcer(replica)
         self._unreadable_total = 0
         self._started = False
-        self._saying: Timer | None = None
+        self._saying = Alarm(clock)
         self._say_at = 0.0
-        self._expiring: Timer | None = None
+        self._expiring = Alarm(clock)
 
     @property
     def known_count(self) -> int:
@@ -89,7 +90,7 @@ class ProducerRivals:
         """Begin to hear and to say."""
         self._started = True
         self._mail.open(self._hear)
-        self._expiring = self._clock.call_later(EXPIRY_CHECK_S, self._expire)
+        self._expiring.set(EXPIRY_CHECK_S, self._expire)
         self._say_later()
 
     def stop(self) -> None:
@@ -97,9 +98,8 @@ class ProducerRivals:
         if not self._started:
             return
         self._started = False
-        for timer in (self._saying, self._expiring):
-            if timer is not None:
-                timer.cancel()
+        self._saying.cancel()
+        self._expiring.cancel()
         self._announcer.tell_nothing()
         while self._mail.ready and (announcement := self._announcer.next(self._clock.now())) is not None:
             self._mail.send(encode(announcement))
@@ -133,15 +133,12 @@ class ProducerRivals:
             return
         if not self._mail.ready:
             due_s = max(due_s, NOT_READY_S)
-        if self._saying is not None:
-            if self._say_at <= now + due_s:
-                return
-            self._saying.cancel()
+        if self._saying.is_set and self._say_at <= now + due_s:
+            return
         self._say_at = now + due_s
-        self._saying = self._clock.call_later(due_s, self._say)
+        self._saying.set(due_s, self._say)
 
     def _say(self) -> None:
-        self._saying = None
         announcement = self._announcer.next(self._clock.now()) if self._mail.ready else None
         if announcement is not None:
             self._mail.send(encode(announcement))
@@ -167,7 +164,7 @@ class ProducerRivals:
                 self._say_later()
 
     def _expire(self) -> None:
-        self._expiring = self._clock.call_later(EXPIRY_CHECK_S, self._expire)
+        self._expiring.set(EXPIRY_CHECK_S, self._expire)
         self._changed(self._rivals.expire(self._clock.now()))
 
     def _changed(self, topics: Iterable[str]) -> None:

@@ -19,6 +19,7 @@ import structlog
 from proxy.core import streams_here
 from proxy.core.stream_leases import StreamLeases
 from proxy.groups.streams import GroupId, hash_range
+from proxy.net.alarm import Alarm
 from proxy.net.group.audit_log import GroupAuditLog
 from proxy.net.group.progress import GroupProgress
 from proxy.net.group.reposition import GroupReposition
@@ -129,7 +130,7 @@ class GroupAssignment:
         self._releases: dict[int, Release] = {}
         self._progress = GroupProgress(subscription.state, subscription.consumers)
         self._audit_log = GroupAuditLog(subscription.state.events, self.group)
-        self._reporting: Timer | None = None
+        self._reporting = Alarm(self._state.clock)
         self._reposition: GroupReposition | None = None
 
     # ---- what the subscription says
@@ -159,9 +160,7 @@ class GroupAssignment:
 
     def close(self) -> None:
         """The gateway stops, in order or not: no further messages or actions."""
-        if self._reporting is not None:
-            self._reporting.cancel()
-            self._reporting = None
+        self._reporting.cancel()
         if self._reposition is not None:
             self._reposition.close()
             self._reposition = None
@@ -361,7 +360,7 @@ class GroupAssignment:
             return
         for state in self._progress.states():
             self.member.progressed(state)
-        self._reporting = self._state.clock.call_later(self._timing.heartbeat_s, self._report)
+        self._reporting.set(self._timing.heartbeat_s, self._report)
 
 
 def _nothing() -> None:

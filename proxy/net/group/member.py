@@ -40,6 +40,7 @@ from proxy.groups.messages import (
 from proxy.groups.replay import Answer, Reposition
 from proxy.groups.session import GroupSession, Send, SessionAct
 from proxy.groups.session_transitions import State
+from proxy.net.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from proxy.groups.streams import GroupId, StreamState
     from proxy.groups.timing import GroupTiming
     from proxy.net.group.ports import GroupMail, GroupTopic
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
 
 
 log = structlog.get_logger("keyline.groups")
@@ -115,7 +116,7 @@ class GroupMember:
         self._ended = ended
         self._topic: GroupTopic | None = None
         self._streams: GroupStreams | None = None
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._connecting_since = clock.now()
         self._leader_heard_at = clock.now()
         self._heard_self_at = -inf
@@ -248,7 +249,6 @@ class GroupMember:
     # ---- within
 
     def _tick(self) -> None:
-        self._timer = None
         now = self._clock.now()
         if self.session.state is not State.CONNECTING:
             self._connecting_since = now
@@ -350,15 +350,13 @@ class GroupMember:
         self._mail.send(replica, encode(act.message, self.group))
 
     def _rearm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         fence_at = self._leader_heard_at + self._fence_after_s
         dues = [due for due in (self.session.due(), self.manager.due()) if due is not None]
         if self.manager.state is ManagerState.CANDIDATE and fence_at > self._clock.now():
             dues.append(fence_at)
         if dues and not self._over:
-            self._timer = self._clock.call_later(max(min(dues) - self._clock.now(), 0.0), self._tick)
+            self._timer.set(max(min(dues) - self._clock.now(), 0.0), self._tick)
 
 
 def _share(replica: str) -> float:

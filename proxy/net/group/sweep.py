@@ -16,12 +16,13 @@ from zlib import crc32
 import structlog
 
 from proxy.groups.bundles import DEPLOYMENT
+from proxy.net.alarm import Alarm
 from proxy.net.group.topic_list import list_topics
 from proxy.net.group.topic_look import LookTiming, TopicLook
 from proxy.net.group.topic_name import TOPIC_PREFIX, group_topic_name
 
 if TYPE_CHECKING:
-    from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock
 
 log = structlog.get_logger("keyline.groups")
 
@@ -58,16 +59,15 @@ class GroupSweep:
         self._failures = 0
         self._waiting: deque[str] = deque()
         self._looks: set[TopicLook] = set()
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
 
     def start(self) -> None:
         """Look from time to time."""
-        self._timer = self._clock.call_later(self._first_s, self._ask)
+        self._timer.set(self._first_s, self._ask)
 
     def close(self) -> None:
         """Look no more, and let go what is held."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._waiting.clear()
         for look in list(self._looks):
             look.close()
@@ -75,7 +75,7 @@ class GroupSweep:
     # ---- within
 
     def _ask(self) -> None:
-        self._timer = self._clock.call_later(self._timing.every_s, self._ask)
+        self._timer.set(self._timing.every_s, self._ask)
         if not self._looks:
             list_topics(self._brokers, self._namespace, TOPIC_PREFIX, self._listed)
 

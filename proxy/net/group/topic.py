@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.groups.encoding import RECORD_KEY, encode
+from proxy.net.alarm import Alarm
 from proxy.net.broker.producer import GatewayProducer
 from proxy.net.group.topic_reader import GroupTopicReader
 from proxy.net.group.topic_removal import GroupTopicRemoval
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from proxy.groups.memory import GroupMemory
     from proxy.groups.streams import GroupId
     from proxy.net.group.ports import GroupTopicListener
-    from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock
 
 log = structlog.get_logger("keyline.groups")
 
@@ -78,10 +79,10 @@ class PulsarGroupTopic:
         self._held: GatewayProducer | None = None
         self._reader: GroupTopicReader | None = None
         self._removal: GroupTopicRemoval | None = None
-        self._storing: Timer | None = None
+        self._storing = Alarm(clock)
         self._stored_count = 0
-        self._tidying: Timer | None = None
-        self._retry: Timer | None = None
+        self._tidying = Alarm(clock)
+        self._retry = Alarm(clock)
         self._refused_at = -inf
         """When the broker refused to let it wait."""
         self._told = ""
@@ -92,7 +93,7 @@ class PulsarGroupTopic:
     def contend(self) -> None:
         """As the port says."""
         self._wanted = True
-        if self._waiting is None and self._retry is None:
+        if self._waiting is None and not self._retry.is_set:
             self._wait()
 
     def insist(self) -> None:
@@ -115,9 +116,9 @@ class PulsarGroupTopic:
     def store(self, record: GroupMemory) -> None:
         """As the port says."""
         if self._held is not None:
-            assert self._storing is None, "two records at a time"
+            assert not self._storing.is_set, "two records at a time"
             self._held.send(encode(record, self._group), RECORD_KEY)
-            self._storing = self._clock.call_later(STORE_S_MAX, self._not_stored_in_time)
+            self._storing.set(STORE_S_MAX, self._not_stored_in_time)
 
     def close(self) -> None:
         """As the port says."""
@@ -148,9 +149,7 @@ class PulsarGroupTopic:
         if self._removal is not None:
             self._removal.close()
             self._removal = None
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self._retry.cancel()
         for producer in (self._waiting, self._insisting):
             if producer is not None:
                 producer.close()
@@ -170,12 +169,11 @@ class PulsarGroupTopic:
     def producer_stored(self, producer: GatewayProducer, sequence_id: int) -> None:
         """As it says."""
         del sequence_id  # one at a time
-        if producer is self._held and self._storing is not None:
+        if producer is self._held and self._storing.is_set:
             self._storing.cancel()
-            self._storing = None
             self._stored_count += 1
             if self._stored_count == 1:
-                self._tidy_in(TIDY_S)
+                self._tidying.set(TIDY_S, self._tidy)
             elif self._stored_count >= TIDY_RECORDS:
                 self._tidy()
             self._listener.stored()
@@ -194,7 +192,7 @@ class PulsarGroupTopic:
                 if reason != self._told:
                     log.warning("group candidacy failed", topic=self._topic, reason=reason)
                 self._told = reason
-                self._retry = self._clock.call_later(RETRY_S, self._wait_again)
+                self._retry.set(RETRY_S, self._wait_again)
 
     # ---- within
 
@@ -205,7 +203,6 @@ class PulsarGroupTopic:
         self._waiting = self._producer(pb.ProducerAccessMode.WaitForExclusive)
 
     def _wait_again(self) -> None:
-        self._retry = None
         if self._wanted and self._held is None:
             self._wait()
 
@@ -216,7 +213,6 @@ class PulsarGroupTopic:
             self._insisting = None
 
     def _not_stored_in_time(self) -> None:
-        self._storing = None
         self._lose(f"a record was not stored within {STORE_S_MAX:g} s")
 
     def _read(self, read: Callable[[GroupMemory], None], failed: Callable[[str], None]) -> None:
@@ -236,12 +232,7 @@ class PulsarGroupTopic:
         """As far as it went; what is left then is there the next time."""
         self._reader = None
         self._stored_count = 0
-        self._tidy_in(TOUCH_S)
-
-    def _tidy_in(self, seconds: float) -> None:
-        if self._tidying is not None:
-            self._tidying.cancel()
-        self._tidying = self._clock.call_later(seconds, self._tidy)
+        self._tidying.set(TOUCH_S, self._tidy)
 
     def _unreadable(self, reason: str) -> None:
         self._reader = None
@@ -256,12 +247,8 @@ class PulsarGroupTopic:
         self._listener.lost()
 
     def _give_away(self) -> None:
-        if self._storing is not None:
-            self._storing.cancel()
-            self._storing = None
-        if self._tidying is not None:
-            self._tidying.cancel()
-            self._tidying = None
+        self._storing.cancel()
+        self._tidying.cancel()
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from proxy.net.alarm import Alarm
 from proxy.net.broker.producer import GatewayProducer
 from proxy.net.group.topic_removal import GroupTopicRemoval
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,13 @@ class TopicLook:
         self._clock = clock
         self._removes = removes
         self._over = over
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._removal: GroupTopicRemoval | None = None
         self._producer = GatewayProducer(topic, pb.ProducerAccessMode.Exclusive, brokers, clock, self).open()
 
     def close(self) -> None:
         """End without a result."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self._removal is not None:
             self._removal.close()
         self._producer.close()
@@ -78,7 +78,7 @@ class TopicLook:
             self._end(None)
             return
         timing, due = self._removes, self._clock.now() + self._removes.alone_s
-        self._timer = self._clock.call_later(timing.alone_s, lambda: self._alone(due + timing.late_s))
+        self._timer.set(timing.alone_s, lambda: self._alone(due + timing.late_s))
 
     def producer_stored(self, producer: GatewayProducer, sequence_id: int) -> None:
         """It sends nothing."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.net.alarm import Alarm
 from proxy.net.mail.inbox import MailInbox
 from proxy.net.mail.outbox import MailOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock
 
 UNUSED_S_MAX: Final = 60.0
 MAIL_PREFIX: Final = "keyline-groups-"
@@ -42,7 +43,7 @@ class PulsarGroupMail:
         self._brokers = brokers
         self._clock = clock
         self._outboxes: dict[str, MailOutbox] = {}
-        self._tidying: Timer | None = None
+        self._tidying = Alarm(clock)
         own, common = self._inbox(replica), topic_of_all(namespace)
         self._inboxes = [MailInbox(topic, replica, brokers, clock, hear) for topic in (own, common)]
 
@@ -55,12 +56,11 @@ class PulsarGroupMail:
         """Begin to hear."""
         for inbox in self._inboxes:
             inbox.open()
-        self._tidying = self._clock.call_later(UNUSED_S_MAX, self._tidy)
+        self._tidying.set(UNUSED_S_MAX, self._tidy)
 
     def stop(self) -> None:
         """Hear and say nothing more."""
-        if self._tidying is not None:
-            self._tidying.cancel()
+        self._tidying.cancel()
         for inbox in self._inboxes:
             inbox.close()
         for outbox in self._outboxes.values():
@@ -92,7 +92,7 @@ class PulsarGroupMail:
             if outbox.used_at < long_ago:
                 del self._outboxes[topic]
                 outbox.close()
-        self._tidying = self._clock.call_later(UNUSED_S_MAX, self._tidy)
+        self._tidying.set(UNUSED_S_MAX, self._tidy)
 
 
 class PulsarSharedMail:

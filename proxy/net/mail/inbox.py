@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.wire import pulsar_pb2 as pb
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.positions import Position
-    from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock
 
 log = structlog.get_logger("keyline.groups")
 
@@ -35,24 +36,21 @@ class MailInbox:
             topic=topic, subscription=replica, subType=pb.CommandSubscribe.Exclusive, durable=False
         )
         self._brokers = brokers
-        self._clock = clock
         self._hear = hear
         self._consumer: GatewayConsumer | None = None
-        self._retry: Timer | None = None
+        self._retry = Alarm(clock)
         self._failing = False
         self.hears = False
         """Whether what is sent to the topic arrives, as far as can be known."""
 
     def open(self) -> None:
         """Begin to hear."""
-        self._retry = None
         self._consumer = GatewayConsumer(self._subscribe, self._brokers, self).open()
 
     def close(self) -> None:
         """Hear nothing more."""
         self.hears = False
-        if self._retry is not None:
-            self._retry.cancel()
+        self._retry.cancel()
         if self._consumer is not None:
             self._consumer.close()
 
@@ -75,4 +73,4 @@ class MailInbox:
         self._failing = True
         self.hears = False
         self._consumer = None
-        self._retry = self._clock.call_later(RETRY_S, self.open)
+        self._retry.set(RETRY_S, self.open)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.net.broker.producer import GatewayProducer
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock
 
 log = structlog.get_logger("keyline.groups")
 
@@ -31,7 +32,7 @@ class MailOutbox:
         self._clock = clock
         self._unsent: deque[bytes] = deque()
         self._ready = self._failing = False
-        self._retry: Timer | None = None
+        self._retry = Alarm(clock)
         self.used_at = clock.now()
         """When something was to be sent last."""
         self._producer: GatewayProducer | None = self._new_producer()
@@ -53,8 +54,7 @@ class MailOutbox:
     def close(self) -> None:
         """Say nothing more."""
         self._ready = False
-        if self._retry is not None:
-            self._retry.cancel()
+        self._retry.cancel()
         if self._producer is not None:
             self._producer.close()
 
@@ -77,10 +77,9 @@ class MailOutbox:
         self._unsent.clear()  # the protocol has said them again since
         self._ready = False
         self._producer = None
-        self._retry = self._clock.call_later(RETRY_S, self._try_again)
+        self._retry.set(RETRY_S, self._try_again)
 
     def _try_again(self) -> None:
-        self._retry = None
         self._producer = self._new_producer()
 
     def _new_producer(self) -> GatewayProducer:

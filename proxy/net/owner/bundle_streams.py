@@ -14,13 +14,14 @@ import structlog
 
 from proxy.errors import OwnedElsewhere
 from proxy.groups.bundles import bundle_of
+from proxy.net.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.groups.messages import ReplayTarget
     from proxy.net.group.member import GroupMember
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.net.subscription.owned import OwnedSubscription
 
 LOOK_S: Final = 0.02
@@ -41,12 +42,12 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class _Bundle:
+    next_look: Alarm
     stage: Stage = Stage.OPEN
     subscriptions: dict[Key, OwnedSubscription] = field(default_factory=dict)
     closing: set[Key] = field(default_factory=set)
     """Those of which the broker has not answered yet."""
     deadline: float = 0.0
-    timer: Timer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class BundleStreams:
 
     def open(self, stream: int) -> None:
         """As the port says."""
-        held = self._bundles.setdefault(stream, _Bundle())
+        held = self._bundles.setdefault(stream, _Bundle(Alarm(self._clock)))
         assert held.stage is not Stage.RELEASING, "a bundle was leased again before it was given back"
         held.stage = Stage.OPEN
         for owned in list(held.subscriptions.values()):
@@ -163,11 +164,9 @@ class BundleStreams:
             held.stage = Stage.RELEASING
             for owned in list(held.subscriptions.values()):
                 owned.hold()
-        if held.timer is not None:
-            held.timer.cancel()
-            held.timer = None
+        held.next_look.cancel()
         if held.subscriptions or held.closing:
-            held.timer = self._clock.call_later(0.0, lambda: self._look(stream, held))
+            held.next_look.set(0.0, lambda: self._look(stream, held))
         else:
             self._gone(stream)
 
@@ -196,8 +195,7 @@ class BundleStreams:
     def close(self) -> None:
         """The gateway stops: nothing more is looked at."""
         for held in self._bundles.values():
-            if held.timer is not None:
-                held.timer.cancel()
+            held.next_look.cancel()
 
     # ---- within
 
@@ -210,14 +208,13 @@ class BundleStreams:
 
     def _look(self, bundle: int, held: _Bundle) -> None:
         """Hand over what may be, and look again."""
-        held.timer = None
         late = self._clock.now() >= held.deadline
         for key, owned in list(held.subscriptions.items()):
             idle = owned.idle
             if idle or late:
                 self._hand_over(bundle, held, key, owned, overdue=not idle)
         if held.subscriptions:
-            held.timer = self._clock.call_later(LOOK_S, lambda: self._look(bundle, held))
+            held.next_look.set(LOOK_S, lambda: self._look(bundle, held))
         else:
             self._consider_gone(bundle, held)
 

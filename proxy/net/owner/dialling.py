@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.net.owner.door import PROVE_S_MAX
 from proxy.net.owner.proof import ANSWER_BYTES, Secret, UnprovenError, hello
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from proxy.net.owner.door import Numbered
     from proxy.net.owner.proof import Told
     from proxy.net.owner.standstill import Standstill
-    from proxy.net.ports import Clock, Connector, Receiver, Timer, Transport
+    from proxy.net.ports import Clock, Connector, Receiver, Transport
 
 ANSWER_S_MAX: Final = PROVE_S_MAX
 """From a connection that stands until the other replica's proof."""
@@ -66,7 +67,6 @@ class _Dialling:
     ) -> None:
         self._standstill = standstill
         self._secret = secret
-        self._clock = clock
         self._number = number
         self._told = told
         self._receiver = receiver
@@ -74,12 +74,12 @@ class _Dialling:
         self._answer = b""
         self._failure = ""
         self._transport: Transport | None = None
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
 
     def opened(self, transport: Transport) -> None:
         """Begin."""
         self._transport = transport
-        self._timer = self._clock.call_later(ANSWER_S_MAX, self._too_late)
+        self._timer.set(ANSWER_S_MAX, self._too_late)
         transport.write(hello(self._number))
 
     def received(self, data: bytes) -> None:
@@ -99,7 +99,7 @@ class _Dialling:
 
     def closed(self, reason: str) -> None:
         """It is over, or there was none."""
-        self._stop_timer()
+        self._timer.cancel()
         self._standstill.forget(self._stood_still)
         self._receiver.closed(self._failure or reason)
 
@@ -111,7 +111,7 @@ class _Dialling:
             self._fail(str(error))
             return
         rest, self._answer = self._answer[ANSWER_BYTES:], b""
-        self._stop_timer()
+        self._timer.cancel()
         self._proven = True
         self._standstill.watch(self._stood_still)
         self._transport.write(preamble)
@@ -130,11 +130,6 @@ class _Dialling:
     def _fail(self, reason: str) -> None:
         assert self._transport is not None
         self._failure = reason
-        self._stop_timer()
+        self._timer.cancel()
         log.warning("replica not proven", peer=self._transport.peer, target=self._told.target, reason=reason)
         self._transport.abort()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

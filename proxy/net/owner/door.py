@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.net.owner.proof import (
     HELLO_BYTES,
     LENGTH_BYTES,
@@ -38,7 +39,7 @@ from proxy.wire import commands
 
 if TYPE_CHECKING:
     from proxy.net.owner.pulses import Pulses
-    from proxy.net.ports import Clock, Timer, Transport
+    from proxy.net.ports import Clock, Transport
 
 UNPROVEN_MAX: Final = 64
 """Connections at a time that have not proven anything yet."""
@@ -174,7 +175,7 @@ class Knock:
         self._door = door
         self._crowded = crowded
         self._transport: Transport | None = None
-        self._timer: Timer | None = None
+        self._timer = Alarm(door.clock)
         self._received = b""
         self._numbers: Numbers | None = None
         self._over = False
@@ -193,7 +194,7 @@ class Knock:
         if self._crowded:
             self.refuse("too many are at the door")
         else:
-            self._timer = self._door.clock.call_later(PROVE_S_MAX, self._too_late)
+            self._timer.set(PROVE_S_MAX, self._too_late)
 
     def received(self, data: bytes) -> None:
         """A step of the proof, or the client's bytes."""
@@ -214,7 +215,7 @@ class Knock:
 
     def closed(self, reason: str) -> None:
         """The replica has gone, or its client."""
-        self._stop_timer()
+        self._timer.cancel()
         if self._session is not None:
             self._session.closed(reason)
             self._door.ended(self, self._teller)
@@ -272,7 +273,7 @@ class Knock:
         """Cut it off."""
         self._over = True
         self._received = b""
-        self._stop_timer()
+        self._timer.cancel()
         self._door.gone(self, self._peer, reason)
         if self._transport is not None:
             self._transport.abort()
@@ -283,11 +284,6 @@ class Knock:
 
     def _too_late(self) -> None:
         self.refuse(f"it proved nothing in {PROVE_S_MAX:g} s")
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _go_on(self) -> None:
         assert self._transport is not None
@@ -320,7 +316,7 @@ class Knock:
         if told.target != door.replica:
             message = f"it means replica {told.target!r}, and this is {door.replica!r}"
             raise UnprovenError(message)
-        self._stop_timer()
+        self._timer.cancel()
         self._teller, self.client = told.teller, told.client
         standing_down = door.proven(self, told)
         rest, self._received = self._received[end:], b""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from proxy.net.alarm import Alarm
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from proxy.groups.ownership import Owner
     from proxy.limits import Limits
-    from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.ports import Clock, Connector
     from proxy.net.relay.identity import Identity
 
 _T = pb.BaseCommand
@@ -91,7 +92,6 @@ class OwnerLeg:
         self.owner = owner
         self.name = name
         self._client = client
-        self._clock = clock
         self._queued_bytes_max = limits.queued_while_connecting_bytes
         self._legs = legs
         leg = self._leg = UpstreamLeg(self, identity, clock, limits)
@@ -103,7 +103,7 @@ class OwnerLeg:
         """How many of these are acknowledgements; while there is none, receipts are not looked for."""
         self._queued: list[bytes] = []
         self._queued_bytes = 0
-        self._unused: Timer | None = None
+        self._unused = Alarm(clock)
         self.writable = True
         """Whether the owner takes what is sent."""
         self.challenged = False
@@ -150,7 +150,7 @@ class OwnerLeg:
         """One more consumer; False if there is no room for its request."""
         if self._leg.ready or self._queued_bytes + len(frame) <= self._queued_bytes_max:
             self._consumers[command.consumer_id] = False
-            self._stop_unused()
+            self._unused.cancel()
             self.request(_T.SUBSCRIBE, command, frame)
             return True
         return False
@@ -186,7 +186,7 @@ class OwnerLeg:
 
     def close(self) -> None:
         """The client has disconnected, or no longer needs the owner; without a callback."""
-        self._stop_unused()
+        self._unused.cancel()
         self._leg.close()
 
     def give_up(self, reason: str) -> None:
@@ -244,7 +244,7 @@ class OwnerLeg:
     # ---- within
 
     def _lost(self, reason: str, refusal: pb.CommandError | None) -> None:
-        self._stop_unused()
+        self._unused.cancel()
         self._legs.leg_ended(self)
         code = pb.ServiceNotReady if refusal is None else refusal.error
         message = f"the owner of this subscription, {self.owner.replica}: {reason}"
@@ -296,15 +296,9 @@ class OwnerLeg:
         self._consider_use()
 
     def _consider_use(self) -> None:
-        if not self._consumers and self._unused is None:
-            self._unused = self._clock.call_later(UNUSED_S_MAX, self._not_used)
+        if not self._consumers and not self._unused.is_set:
+            self._unused.set(UNUSED_S_MAX, self._not_used)
 
     def _not_used(self) -> None:
-        self._unused = None
         self._leg.close()
         self._legs.leg_ended(self)
-
-    def _stop_unused(self) -> None:
-        if self._unused is not None:
-            self._unused.cancel()
-            self._unused = None

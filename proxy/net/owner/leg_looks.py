@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from proxy.net.alarm import Alarm
 from proxy.net.keep_alive import KeepAlive, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
 
 LOOKS_PER_INTERVAL: Final = 2
 
@@ -76,7 +77,7 @@ class LegLooks:
         self._watched: dict[Leg, _Watched] = {}
         self._by_name: dict[str, list[Leg]] | None = None
         """Made when the other end names one: it may name all at a time, and there are as many as workers."""
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._looked_at = clock.now()
 
     def __bool__(self) -> bool:
@@ -89,23 +90,23 @@ class LegLooks:
             keep_alive = KeepAlive(self._interval_s, self._clock.now(), look_every_s=self._look_every_s)
             self._watched[leg] = _Watched(keep_alive)
             self._by_name = None
-        if self._timer is None:
+        if not self._timer.is_set:
             self._looked_at = self._clock.now()
-            self._timer = self._clock.call_later(self._look_every_s, self._look)
+            self._timer.set(self._look_every_s, self._look)
 
     def remove(self, leg: Leg) -> None:
         """It is over; harmless once more."""
         self._watched.pop(leg, None)
         self._by_name = None
         if not self._watched:
-            self._stop()
+            self._timer.cancel()
 
     def take_all(self) -> list[Leg]:
         """Watch none any more."""
         legs = list(self._watched)
         self._watched.clear()
         self._by_name = None
-        self._stop()
+        self._timer.cancel()
         return legs
 
     def asked(self, name: str) -> None:
@@ -127,7 +128,7 @@ class LegLooks:
 
     def _look(self) -> None:
         now = self._clock.now()
-        self._timer = self._clock.call_later(self._look_every_s, self._look)
+        self._timer.set(self._look_every_s, self._look)
         late = now - self._looked_at >= 2 * self._look_every_s
         self._looked_at = now
         for leg, watched in list(self._watched.items()):
@@ -153,8 +154,3 @@ class LegLooks:
             leg.ping()
             self._tell(leg.name)
         return verdict is Verdict.DEAD
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.groups.ownership import Owner
+from proxy.net.alarm import Alarm
 from proxy.net.handshake import upstream_connect
 from proxy.net.owner.leg import LegClient, OwnerLeg
 from proxy.net.owner.owners import HERE
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from proxy.net.owner.owners import Owners, Place
     from proxy.net.owner.pulses import Pulses
     from proxy.net.owner.unreached import UnreachedOwners
-    from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.ports import Clock, Connector
 
     Key = tuple[str, str]
     """Topic and subscription."""
@@ -63,23 +64,27 @@ class _Joining:
     __slots__ = ("again", "command", "deadline", "frame", "here", "late", "look", "waits_for")
 
     def __init__(
-        self, command: pb.CommandSubscribe, frame: bytes, here: Callable[[], None], look: Callable[[], None]
+        self,
+        command: pb.CommandSubscribe,
+        frame: bytes,
+        here: Callable[[], None],
+        look: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self.command = command
         self.frame = frame
         self.here = here
         self.look = look
-        self.deadline: Timer | None = None
-        self.again: Timer | None = None
+        self.deadline = Alarm(clock)
+        self.again = Alarm(clock)
         self.late = False
         self.waits_for = ""
         """The owner that it was led to last."""
 
     def stop(self) -> None:
         """It is let in, or refused, or has gone."""
-        for timer in (self.deadline, self.again):
-            if timer is not None:
-                timer.cancel()
+        self.deadline.cancel()
+        self.again.cancel()
 
 
 class ClientLegs:
@@ -123,7 +128,7 @@ class ClientLegs:
         """Topic and subscription of those that an owner has let in."""
         self._probed: dict[int, tuple[str, Key]] = {}
         """Of these, the owner and the key of those whose subscription the broker keeps."""
-        self._superseded: Timer | None = None
+        self._superseded = Alarm(clock)
         self._told_writable = True
 
     # ---- session.elsewhere.Elsewhere
@@ -147,9 +152,9 @@ class ClientLegs:
             message = f"Connection reached max consumers limit: {self._limits.workers_per_connection_max}"
             self._client.send(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
-        joining = _Joining(command, frame, here, lambda: self._look(joining))
+        joining = _Joining(command, frame, here, lambda: self._look(joining), self._clock)
         bound_s = HERE_S_MAX if self._connector_to is None else OWNER_S_MAX
-        joining.deadline = self._clock.call_later(bound_s, lambda: self._too_late(joining))
+        joining.deadline.set(bound_s, lambda: self._too_late(joining))
         self._consumers[consumer_id] = None
         self._joining[consumer_id] = joining
         self._owners.wait(joining.look)
@@ -228,7 +233,7 @@ class ClientLegs:
         if joining is None or joining.late:
             return False
         self._consumers[consumer_id] = None
-        joining.again = self._clock.call_later(AGAIN_S, joining.look)
+        joining.again.set(AGAIN_S, joining.look)
         return True
 
     def consumer_ended(self, consumer_id: int) -> None:
@@ -295,8 +300,8 @@ class ClientLegs:
 
     def _look_at_served(self) -> None:
         """Wait for a former owner to close what is another's now, if anything is."""
-        if self._superseded is None and self._lost_bundles():
-            self._superseded = self._clock.call_later(SUPERSEDED_S, self._give_up_former)
+        if not self._superseded.is_set and self._lost_bundles():
+            self._superseded.set(SUPERSEDED_S, self._give_up_former)
 
     def _leave_former(self, leg: OwnerLeg) -> None:
         """A SUBSCRIBE waits at a replica that owns its subscription no more."""
@@ -306,7 +311,6 @@ class ClientLegs:
             leg.give_up("another replica owns it now")  # it may stand still, and the next one is asked at once
 
     def _give_up_former(self) -> None:
-        self._superseded = None
         for leg in self._lost_bundles():
             leg.give_up("another replica owns it now")
 
@@ -339,9 +343,7 @@ class ClientLegs:
         self._joined(consumer_id)
         if self._served.pop(consumer_id, None) is not None and not self._served:
             self._owners.forget(self._look_at_served)
-            if self._superseded is not None:
-                self._superseded.cancel()
-                self._superseded = None
+            self._superseded.cancel()
 
     def _joined(self, consumer_id: int) -> None:
         joining = self._joining.pop(consumer_id, None)

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.owner.leg_looks import LegLooks
 from proxy.net.owner.proof import Told
 
 if TYPE_CHECKING:
     from proxy.net.owner.leg_looks import Leg
-    from proxy.net.ports import Clock, Receiver, Timer, Transport
+    from proxy.net.ports import Clock, Receiver, Transport
 
 ASKS: Final = b"?"
 ANSWERS: Final = b"!"
@@ -107,7 +108,7 @@ class _Pair:
         self._connections: dict[PulseConnection, Transport] = {}
         self._dialled: PulseConnection | None = None
         """The connection that this replica makes, or has made."""
-        self._redial: Timer | None = None
+        self._redial = Alarm(pulses.clock)
         self._heartbeat = Heartbeat(
             pulses.clock,
             pulses.interval_s,
@@ -133,7 +134,7 @@ class _Pair:
         """One less; the last one ends what was dialled here."""
         self._legs.remove(leg)
         if not self._legs:
-            self._stop_redial()
+            self._redial.cancel()
             if self._dialled is not None:
                 self._dialled.close()
             self._consider_end()
@@ -163,15 +164,14 @@ class _Pair:
         if self._dialled is connection:
             self._dialled = None
         if self._legs:
-            self._stop_redial()
-            self._redial = self._pulses.clock.call_later(REDIAL_S, self._consider_dialling)
+            self._redial.set(REDIAL_S, self._consider_dialling)
         else:
             self._consider_end()
 
     # ---- within
 
     def _consider_dialling(self) -> None:
-        self._stop_redial()
+        self._redial.cancel()
         if not self._address or self._dialled is not None or self._connections:
             return
         pulses = self._pulses
@@ -210,14 +210,9 @@ class _Pair:
             self._end()
 
     def _end(self) -> None:
-        self._stop_redial()
+        self._redial.cancel()
         self._heartbeat.stop()
         self._pulses.ended(self)
-
-    def _stop_redial(self) -> None:
-        if self._redial is not None:
-            self._redial.cancel()
-            self._redial = None
 
 
 class PulseConnection:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from proxy.net.alarm import Alarm
+
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Timer, Transport
+    from proxy.net.ports import Clock, Transport
 
 QUESTION_BYTES_MAX: Final = 1 << 20
 """An order has some kilobytes."""
@@ -52,17 +54,16 @@ class Answering:
     def __init__(self, answer: AnswerQuestion, clock: Clock) -> None:
         """The other end is proven to be a replica."""
         self._answer = answer
-        self._clock = clock
         self._question = b""
         self._transport: Transport | None = None
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._give_up: Callable[[], None] | None = None
         self._ended = False
 
     def opened(self, transport: Transport) -> None:
         """Wait for the question."""
         self._transport = transport
-        self._timer = self._clock.call_later(QUESTION_S_MAX, transport.abort)
+        self._timer.set(QUESTION_S_MAX, transport.abort)
 
     def received(self, data: bytes) -> None:
         """The question is answered as soon as it is complete; what follows it is ignored."""
@@ -74,7 +75,7 @@ class Answering:
         if length > QUESTION_BYTES_MAX:
             self._transport.abort()
         elif len(self._question) >= _LENGTH_BYTES + length:
-            self._stop_timer()
+            self._timer.cancel()
             question, self._question = self._question[_LENGTH_BYTES : _LENGTH_BYTES + length], b""
             self._give_up = self._answer(question, self)
 
@@ -86,7 +87,7 @@ class Answering:
     def closed(self, reason: str) -> None:
         """The other end has the answer, or wants it no more."""
         _ = reason
-        self._stop_timer()
+        self._timer.cancel()
         if self._give_up is not None:
             self._give_up()
 
@@ -100,11 +101,6 @@ class Answering:
         assert self._transport is not None
         self._ended = True
         self._transport.close()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class Asking:

@@ -15,6 +15,7 @@ from proxy.groups.bundles import DEPLOYMENT
 from proxy.groups.encoding import encode
 from proxy.groups.kept_orders import TEXT_MAX, KeptOrders
 from proxy.groups.messages import KeepOrders
+from proxy.net.alarm import Alarm
 from proxy.net.subscription.order_book import Orders
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from proxy.groups.memory import GroupMemory
     from proxy.groups.streams import GroupId
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.net.subscription.directory import Subscriptions
 
     Key = tuple[str, str]
@@ -50,7 +51,6 @@ class SharedOrders:
         self._replica = replica
         self._subscriptions = subscriptions
         self._book = subscriptions.orders
-        self._clock = clock
         self._tell_leader = tell_leader
         self._numbers: dict[Key, int] = {}
         """Of the last change that is known, by subscription."""
@@ -58,14 +58,13 @@ class SharedOrders:
         """Of the last change that a record had, by subscription."""
         self._unkept: dict[Key, KeptOrders] = {}
         """Changes of this replica that no record has yet."""
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._learning = False
         self._book.changed = self._changed
 
     def close(self) -> None:
         """Tell nothing more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def learn(self, record: GroupMemory) -> None:
         """What the group's last record says."""
@@ -124,10 +123,8 @@ class SharedOrders:
         return _ORDERS.dump_json(orders).decode() if orders.any else ""
 
     def _say(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         for kept in self._unkept.values():
             self._tell_leader(encode(KeepOrders(self._group, kept), self._group))
         if self._unkept:
-            self._timer = self._clock.call_later(AGAIN_S, self._say)
+            self._timer.set(AGAIN_S, self._say)

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.net.alarm import Alarm
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
 
 LOOKS_PER_GAP: Final = 3
 
@@ -34,21 +36,20 @@ class Standstill:
         self._gap_s = gap_s
         self._ran_at = clock.now()
         self._watched: dict[Callable[[], None], None] = {}
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
 
     def watch(self, give_up: Callable[[], None]) -> None:
         """Call this after a gap."""
         self._watched[give_up] = None
-        if self._timer is None:
+        if not self._timer.is_set:
             self._ran_at = self._clock.now()
             self._look_later()
 
     def forget(self, give_up: Callable[[], None]) -> None:
         """It is over; harmless once more."""
         self._watched.pop(give_up, None)
-        if not self._watched and self._timer is not None:
+        if not self._watched:
             self._timer.cancel()
-            self._timer = None
 
     def was_none(self) -> bool:
         """Whether there was no gap since the last call; else all that is watched has been given up."""
@@ -63,10 +64,9 @@ class Standstill:
         return False
 
     def _look_later(self) -> None:
-        self._timer = self._clock.call_later(self._gap_s / LOOKS_PER_GAP, self._look)
+        self._timer.set(self._gap_s / LOOKS_PER_GAP, self._look)
 
     def _look(self) -> None:
-        self._timer = None
         self.was_none()
         if self._watched:
             self._look_later()

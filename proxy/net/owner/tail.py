@@ -17,6 +17,7 @@ import structlog
 from proxy.core.positions import unpack
 from proxy.groups.encoding import UnreadableError, decode_record
 from proxy.groups.messages import Version
+from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.net.message_ids import UINT64_MAX
 from proxy.wire import pulsar_pb2 as pb
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from proxy.core.positions import Position
     from proxy.groups.memory import GroupMemory
-    from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock
 
 BEHIND_S_MAX: Final = 1.0
 """How long a record may take from the topic to here."""
@@ -49,29 +50,26 @@ class OwnerTail:
         self._name = f"keyline-tail-{replica}"
         self._consumers_made = 0
         self._brokers = brokers
-        self._clock = clock
         self._learn = learn
         self._consumer: GatewayConsumer | None = None
         self._from: tuple[int, int] | None = None
         """After which entry it reads; None while it asks for the last one."""
-        self._retry: Timer | None = None
+        self._retry = Alarm(clock)
         self._failing = False
         self._read = Version(0, 0)
         """Of the greatest version that is known to be in the topic by what was read of it."""
         self._expected = Version(0, 0)
-        self._behind: Timer | None = None
+        self._behind = Alarm(clock)
 
     def open(self) -> None:
         """Start, or restart."""
-        self._retry = None
         self._from = None
         self._subscribe()
 
     def close(self) -> None:
         """Hear nothing more."""
-        for timer in (self._retry, self._behind):
-            if timer is not None:
-                timer.cancel()
+        self._retry.cancel()
+        self._behind.cancel()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -79,8 +77,8 @@ class OwnerTail:
     def expect(self, version: Version) -> None:
         """A leader has given this version: a record that has it, or a later one, is in the topic."""
         self._expected = max(version, self._expected)
-        if self._expected > self._read and self._behind is None:
-            self._behind = self._clock.call_later(BEHIND_S_MAX, self._look_behind)
+        if self._expected > self._read and not self._behind.is_set:
+            self._behind.set(BEHIND_S_MAX, self._look_behind)
 
     # ---- ConsumerOwner
 
@@ -108,12 +106,11 @@ class OwnerTail:
             log.warning("owner records lost", topic=self._topic, reason=reason)
         self._failing = True
         self._consumer = None
-        self._retry = self._clock.call_later(RETRY_S, self.open)
+        self._retry.set(RETRY_S, self.open)
 
     # ---- within
 
     def _look_behind(self) -> None:
-        self._behind = None
         if self._expected <= self._read:
             return
         if self._consumer is not None:

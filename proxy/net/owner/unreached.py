@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.groups.bundles import bundle_of
 from proxy.groups.messages import WorkersServed, WorkersWait
+from proxy.net.alarm import Alarm
 
 if TYPE_CHECKING:
     from proxy.net.owner.deployment import Deployment
     from proxy.net.owner.pulses import Pulses
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
 
     Key = tuple[str, str]
 
@@ -62,7 +63,7 @@ class UnreachedOwners:
         self._lost: set[str] = set()
         self._watched: set[str] = set()
         self._look_until = clock.now()
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         pulses.lost, pulses.found = self.lost, self.found
         deployment.member.workers_wait = self.hear
 
@@ -87,7 +88,7 @@ class UnreachedOwners:
 
     def suspect(self) -> None:
         """Some replica does not answer; one that is only looked at here does not prolong that."""
-        if self._timer is None:
+        if not self._timer.is_set:
             self._look_around()
 
     def lost(self, replica: str) -> None:
@@ -116,11 +117,10 @@ class UnreachedOwners:
 
     def _look_around(self) -> None:
         self._look_until = self._clock.now() + LOOK_AROUND_S
-        if self._timer is None:
-            self._timer = self._clock.call_later(AGAIN_S, self._look)
+        if not self._timer.is_set:
+            self._timer.set(AGAIN_S, self._look)
 
     def _look(self) -> None:
-        self._timer = None
         now = self._clock.now()
         others = self._others()
         self._lost &= others.keys()
@@ -133,7 +133,7 @@ class UnreachedOwners:
             for replica, address in others.items():
                 self._pulses.watch(replica, _NO_LEG, address)
             self._watched.update(others)
-            self._timer = self._clock.call_later(AGAIN_S, self._look)
+            self._timer.set(AGAIN_S, self._look)
         else:
             self._lost.clear()  # a replica that leads clients there finds out again
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from proxy.net.alarm import Alarm
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.net.relay.leg import UpstreamLeg
 
 _T = pb.BaseCommand
@@ -124,7 +125,7 @@ class RelayClosing:
         self._own_id = own_id
         self._waiting: dict[int, ProducerToClose] = {}
         """For an answer, by request."""
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
 
     def begin(self) -> None:
         """Close what may be closed."""
@@ -184,15 +185,9 @@ class RelayClosing:
         self._waiting[request_id] = producer
         self._leg.write(commands.close_producer(producer.producer_id, request_id))
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def _wait(self) -> None:
         """For the next answer, or for the next turn."""
-        self._stop_timer()
-        self._timer = self._clock.call_later(CLOSE_ANSWER_S_MAX if self._waiting else TURN_S_MAX, self._end)
+        self._timer.set(CLOSE_ANSWER_S_MAX if self._waiting else TURN_S_MAX, self._end)
 
     def _answered(self, request_id: int) -> None:
         """It is closed, or was refused: gone either way."""
@@ -207,7 +202,7 @@ class RelayClosing:
             self._end()
 
     def _end(self) -> None:
-        self._stop_timer()
+        self._timer.cancel()
         leg, self._leg = self._leg, None
         if leg is not None:
             leg.close()

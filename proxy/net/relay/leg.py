@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from proxy.errors import ConfigurationError
+from proxy.net.alarm import Alarm
 from proxy.net.heartbeat import Heartbeat
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.limits import Limits
-    from proxy.net.ports import Clock, Timer, Transport
+    from proxy.net.ports import Clock, Transport
     from proxy.net.relay.identity import Identity
 
 _T = pb.BaseCommand
@@ -90,14 +91,13 @@ class UpstreamLeg:
         self._owner = owner
         self._identity = identity
         self._wish = wish
-        self._clock = clock
         self._limits = limits
         self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
         self._parsed: frozenset[int] = _PARSED
         self._passed: frozenset[int] = _PASSED
         self._state = LegState.CONNECTING
         self._transport: Transport | None = None
-        self._handshake_timer: Timer | None = None
+        self._handshake_timer = Alarm(clock)
         self._reading = True
         self.client_asked: Callable[[], None] | None = None
         """Where another replica's PING may ask for the client: what to do then."""
@@ -175,7 +175,7 @@ class UpstreamLeg:
         except ConfigurationError as error:
             self._lose_credentials(error)
             return
-        self._handshake_timer = self._clock.call_later(self._limits.handshake_timeout_s, self._handshake_late)
+        self._handshake_timer.set(self._limits.handshake_timeout_s, self._handshake_late)
         self._heartbeat.start()
 
     def received(self, data: bytes) -> None:
@@ -235,7 +235,7 @@ class UpstreamLeg:
             self._owner.leg_command(parse_as(kind, frame), frame)
         elif kind == _T.CONNECTED:
             self._state = LegState.READY
-            self._stop_handshake_timer()
+            self._handshake_timer.cancel()
             self._owner.leg_connected(parse_as(kind, frame).connected)
         elif kind == _T.ERROR:
             refusal = parse_as(kind, frame).error
@@ -269,12 +269,7 @@ class UpstreamLeg:
     def _end(self) -> None:
         self._state = LegState.ENDED
         self._heartbeat.stop()
-        self._stop_handshake_timer()
-
-    def _stop_handshake_timer(self) -> None:
-        if self._handshake_timer is not None:
-            self._handshake_timer.cancel()
-            self._handshake_timer = None
+        self._handshake_timer.cancel()
 
     def _handshake_late(self) -> None:
         self._lose(f"the broker did not answer CONNECT in {self._limits.handshake_timeout_s:g} s")

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from proxy.net.alarm import Alarm
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
@@ -21,7 +22,7 @@ from proxy.wire.client_commands import refusal_frame
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
-    from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.ports import Clock, Connector
     from proxy.net.relay.identity import Identity
     from proxy.service_url import ServiceUrl
 
@@ -94,15 +95,14 @@ class _LookupLeg:
     ) -> None:
         self._owner = owner
         self._address = address
-        self._clock = clock
         self._idle_s = limits.keep_alive_s
         self._queue: deque[Asked] = deque()
         self._waiting: dict[int, Asked] = {}
-        self._idle_timer: Timer | None = None
+        self._idle_timer = Alarm(clock)
         self.upstream = UpstreamLeg(self, identity, clock, limits)
 
     def ask(self, asked: Asked) -> None:
-        self._stop_idle_timer()
+        self._idle_timer.cancel()
         if not self.upstream.ready:
             self._queue.append(asked)
             return
@@ -110,7 +110,7 @@ class _LookupLeg:
         self.upstream.write(frames.encode_command(_T(type=_T.LOOKUP, lookupTopic=asked.lookup)))
 
     def close(self) -> None:
-        self._stop_idle_timer()
+        self._idle_timer.cancel()
         self.upstream.close()
 
     def leg_connected(self, _connected: pb.CommandConnected) -> None:
@@ -132,14 +132,14 @@ class _LookupLeg:
         if asked is None:
             return
         if not self._waiting:
-            self._idle_timer = self._clock.call_later(self._idle_s, self._idle)
+            self._idle_timer.set(self._idle_s, self._idle)
         asked.answered(command)
 
     def leg_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Lookups are small and bounded by the client's unanswered requests."""
 
     def leg_lost(self, reason: str, _refusal: pb.CommandError | None) -> None:
-        self._stop_idle_timer()
+        self._idle_timer.cancel()
         waiting = [*self._waiting.values(), *self._queue]
         self._waiting.clear()
         self._queue.clear()
@@ -148,8 +148,3 @@ class _LookupLeg:
     def _idle(self) -> None:
         self.close()
         self._owner.leg_ended(self._address, [], "idle")
-
-    def _stop_idle_timer(self) -> None:
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None

@@ -26,6 +26,7 @@ import enum
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.errors import LimitExceeded, UpstreamUnavailable
+from proxy.net.alarm import Alarm
 from proxy.net.relay.closing import RelayClosing
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.net.relay.lookups import RelayedLookups, without_assigned_broker
@@ -41,7 +42,7 @@ from proxy.wire.client_commands import CLOSURES, parse_as, refusal_frame
 if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.broker.names import BrokerNames
-    from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.ports import Clock, Connector
     from proxy.net.relay.client import RelayClient
     from proxy.net.relay.closing import ProducersToClose
     from proxy.net.relay.identity import Identity
@@ -111,7 +112,7 @@ class Relay:
         self._state = RelayState.OPENING
         self._leg: UpstreamLeg | None = None
         self._queue = RequestQueue(limits.queued_while_connecting_bytes)
-        self._asking_timer: Timer | None = None
+        self._asking_timer = Alarm(clock)
 
     @property
     def passes_data(self) -> bool:
@@ -147,7 +148,7 @@ class Relay:
         """The client has gone; its `to_close` are closed at the broker one by one."""
         self._state = RelayState.ENDED
         self._lookups.close()
-        self._stop_asking()
+        self._asking_timer.cancel()
         leg, self._leg = self._leg, None
         if leg is not None and leg.ready and to_close.all:
             leg.write(b"".join(self._requests.closing_frames(but=to_close.producer_ids)))
@@ -308,7 +309,7 @@ class Relay:
             self._route.lost()
         self._state = RelayState.DOWN
         self._queue.take()
-        self._stop_asking()
+        self._asking_timer.cancel()
         if stood:
             self._client.relay_writable(True)
             if not self._client.relay_lost(reason):
@@ -322,19 +323,19 @@ class Relay:
         """Go there if it is known by now; else ask the broker of the configuration for the one of the first topic."""
         if self._route.known:
             self._move()
-        elif self._queue.topic is not None and self._asking_timer is None:
+        elif self._queue.topic is not None and not self._asking_timer.is_set:
             self._counters.targets_asked_total += 1
             lookup = pb.CommandLookupTopic(topic=self._queue.topic, request_id=self.own_id(), authoritative=False)
             self._route.lookup(lookup)
             self._requests.asked(_T.LOOKUP, lookup)
             self._write(frames.encode_command(_T(type=_T.LOOKUP, lookupTopic=lookup)))
-            self._asking_timer = self._clock.call_later(self._limits.handshake_timeout_s, self._looked_up)
+            self._asking_timer.set(self._limits.handshake_timeout_s, self._looked_up)
 
     def _looked_up(self) -> None:
         """There is an answer, or none in time; whether it names what the client means, `names` knows."""
         if self._state is not RelayState.ASKING:
             return
-        self._stop_asking()
+        self._asking_timer.cancel()
         if self._route.known:
             self._move()
         elif self._route.target is not None:
@@ -346,11 +347,6 @@ class Relay:
             leg.close()
         self._state = RelayState.REOPENING
         self.open()
-
-    def _stop_asking(self) -> None:
-        if self._asking_timer is not None:
-            self._asking_timer.cancel()
-            self._asking_timer = None
 
     # ---- within
 

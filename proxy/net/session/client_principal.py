@@ -17,10 +17,11 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from proxy.errors import ClientError
+from proxy.net.alarm import Alarm
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
 
 ESCAPED: Final = frozenset('",+<>;=#\\')
 """What RFC 2253 (2.4) escapes, and Java with it."""
@@ -85,19 +86,16 @@ class Expiry:
         self._clock = clock
         self._at_s = principal.expires_at_s
         self._expired = expired
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._look()
 
     def stop(self) -> None:
         """Tell nothing any more. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def _look(self) -> None:
         left_s = self._at_s - self._clock.time()
         if left_s > 0:
-            self._timer = self._clock.call_later(min(left_s, LOOK_S), self._look)
+            self._timer.set(min(left_s, LOOK_S), self._look)
         else:
-            self._timer = None
             self._expired()

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.net.alarm import Alarm
 from proxy.wire import commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.net.heartbeat import Heartbeat
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
 
 LIVENESS_S: Final = 5
 """Pulsar's default of `connectionLivenessCheckTimeoutMillis`."""
@@ -58,14 +59,14 @@ class Liveness:
         self._silent: Callable[[float], None] = silent
         self._led = led
         self._asking: list[Callable[[], None]] = []
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._looks = 0
         self._looked_at = 0.0
 
     def ask(self, alive: Callable[[], None]) -> None:
         """Call `alive` with the client's sign of life; without one the connection ends, and it is not called."""
         self._asking.append(alive)
-        if self._timer is None:
+        if not self._timer.is_set:
             self._heartbeat.take_heard()
             self._send(commands.ask_client() if self._led else commands.ping())
             self._looks = 0
@@ -73,7 +74,7 @@ class Liveness:
 
     def answered(self, frame: bytes) -> None:
         """A PONG came."""
-        if self._timer is not None and (not self._led or frame == commands.client_lives()):
+        if self._timer.is_set and (not self._led or frame == commands.client_lives()):
             self._answer()
 
     def stop(self) -> None:
@@ -83,9 +84,7 @@ class Liveness:
 
     def _over(self) -> list[Callable[[], None]]:
         asking, self._asking = self._asking, []
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         return asking
 
     def _answer(self) -> None:
@@ -94,7 +93,7 @@ class Liveness:
 
     def _look_later(self) -> None:
         self._looked_at = self._clock.now()
-        self._timer = self._clock.call_later(LOOK_S, self._look)
+        self._timer.set(LOOK_S, self._look)
 
     def _look(self) -> None:
         if self._clock.now() - self._looked_at < 2 * LOOK_S:

@@ -27,13 +27,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.errors import ClientError
+from proxy.net.alarm import Alarm
 from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.net.relay.relay import Relay
     from proxy.net.relay.requests import Pending
     from proxy.net.relay.statistics import SessionCounters
@@ -165,7 +166,6 @@ class PermissionWatch:
         thousands of places.
         """
         self._permission = permission
-        self._clock = clock
         self._slices = slices
         self._again_s = again_s
         self._first_s = again_s * (1 + zlib.crc32(peer.encode()) / (1 << 32)) / 2
@@ -173,27 +173,24 @@ class PermissionWatch:
         self._away = away
         self._denied = denied
         self._unanswered: dict[Place, int] = {}
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
 
     def begin(self) -> None:
         """Something is consumed."""
-        if self._timer is None and self._again_s:
-            self._timer = self._clock.call_later(self._first_s, self._ask)
+        if not self._timer.is_set and self._again_s:
+            self._timer.set(self._first_s, self._ask)
 
     def stop(self) -> None:
         """The client has gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def _ask(self) -> None:
-        self._timer = None
         places = self._places()
         self._unanswered = {place: self._unanswered.get(place, 0) for place in places}
         away = self._away()
         self._slices.each(sorted(places), lambda place: self._ask_for(place, away=place in away))
         if places:
-            self._timer = self._clock.call_later(self._again_s, self._ask)
+            self._timer.set(self._again_s, self._ask)
 
     def _ask_for(self, place: Place, *, away: bool) -> None:
         unanswered = self._unanswered.get(place, 0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ClientError, LimitExceeded
+from proxy.net.alarm import Alarm
 from proxy.net.relay.closing import ProducersToClose
 from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.ownership_changes import IMMEDIATE_MODES, OwnershipChanges
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.net.election.elections import ProducerElections
-    from proxy.net.ports import Clock, Timer, Transport
+    from proxy.net.ports import Clock, Transport
     from proxy.net.relay.relay import Relay
     from proxy.net.relay.requests import Pending
 
@@ -63,7 +64,7 @@ class SessionProducers:
         self._elections = elections
         self.clock = clock
         self._stuck = stuck
-        self._answers_timer: Timer | None = None
+        self._answers_timer = Alarm(clock)
         self._waiting: dict[int, WaitingProducer] = {}
         self._ownership_changes = OwnershipChanges(relay, transport, client_version, elections, clock)
 
@@ -197,8 +198,7 @@ class SessionProducers:
 
         What the broker may have of it is added to `to_close`.
         """
-        if self._answers_timer is not None:
-            self._answers_timer.cancel()
+        self._answers_timer.cancel()
         producers, self._waiting = self._waiting, {}
         closed_ids = self._ownership_changes.closed_ids
         self._ownership_changes.stop()
@@ -216,12 +216,11 @@ class SessionProducers:
 
     def _watch_answers(self) -> None:
         """One timer: what is asked for while it runs is looked at by the next."""
-        if self._answers_timer is None:
+        if not self._answers_timer.is_set:
             unread = self._under_way()
-            self._answers_timer = self.clock.call_later(UNREAD_S_MAX, lambda: self._check_answers(unread))
+            self._answers_timer.set(UNREAD_S_MAX, lambda: self._check_answers(unread))
 
     def _check_answers(self, unread: frozenset[int]) -> None:
-        self._answers_timer = None
         if unread & self._under_way():
             self._stuck()
         elif not self.transport.writable:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ClientError
+from proxy.net.alarm import Alarm
 from proxy.net.frames_in_slices import FramesInSlices
 from proxy.net.handshake import downstream_connected, requested_broker
 from proxy.net.heartbeat import Heartbeat
@@ -37,7 +38,7 @@ from proxy.wire.client_commands import DATA, command_name, error_frame, parse_as
 from proxy.wire.errors import FrameError
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Timer, Transport
+    from proxy.net.ports import Transport
     from proxy.net.relay.requests import Pending
     from proxy.net.session.services import SessionServices
     from proxy.service_url import ServiceUrl
@@ -81,7 +82,7 @@ class ClientSession:
         self._parts: ClientParts | None = None
         """From CONNECT on."""
         self._broker_takes = self._owners_take = True
-        self._timer: Timer | None = None
+        self._timer = Alarm(self._clock)
         self._heartbeat = Heartbeat(
             self._clock,
             limits.keep_alive_s,
@@ -123,7 +124,7 @@ class ClientSession:
     def opened(self, transport: Transport) -> None:
         """A client has connected and has so long to say CONNECT."""
         self._transport = transport
-        self._timer = self._clock.call_later(self._limits.handshake_timeout_s, self._handshake_late)
+        self._timer.set(self._limits.handshake_timeout_s, self._handshake_late)
         self._heartbeat.start()
 
     def received(self, data: bytes) -> None:
@@ -151,7 +152,7 @@ class ClientSession:
     def closed(self, reason: str) -> None:
         """The connection is gone."""
         self._end(EndCause.READS_NOTHING if reason == LEFT_UNREAD else EndCause.CLIENT_LEFT, reason)
-        self._stop_timer()
+        self._timer.cancel()
         self._ended(self)
         # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
         self._parts = None
@@ -322,7 +323,7 @@ class ClientSession:
             )
         except ClientError as error:
             raise Violation(EndCause.CERTIFICATE_REFUSED, str(error), error.wire_code) from error
-        self._stop_timer()
+        self._timer.cancel()
         self._state = SessionState.CONNECTING
         self._client_version = connect.client_version
         if principal is not None:
@@ -388,7 +389,7 @@ class ClientSession:
         )
         self._heartbeat.stop()
         self._liveness.stop()
-        self._stop_timer()
+        self._timer.cancel()
         if self._expiry is not None:
             self._expiry.stop()
         self._incoming.end()
@@ -405,12 +406,7 @@ class ClientSession:
             transport.abort()
         else:
             transport.close()
-            self._timer = self._clock.call_later(self._limits.handshake_timeout_s, transport.abort)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            self._timer.set(self._limits.handshake_timeout_s, transport.abort)
 
     def _handshake_late(self) -> None:
         reason = f"no CONNECT in {self._limits.handshake_timeout_s:g} s"

@@ -12,10 +12,10 @@ import structlog
 
 from proxy.core import ack_lease
 from proxy.core.positions import format_position
+from proxy.net.alarm import Alarm
 
 if TYPE_CHECKING:
     from proxy.core.worker import Worker
-    from proxy.net.ports import Timer
     from proxy.net.subscription.membership import Membership
     from proxy.net.subscription.quarantines import Quarantines
     from proxy.net.subscription.state import SubscriptionState
@@ -47,7 +47,7 @@ class AckLeases:
         self._state = state
         self._membership = membership
         self._quarantines = quarantines
-        self._timer: Timer | None = None
+        self._timer = Alarm(state.clock)
         self._due_at = 0.0
         self._earliest = 0.0
         """No look is due before, also when workers come or go."""
@@ -58,22 +58,19 @@ class AckLeases:
         due_at = None if self._state.ended else ack_lease.next_look(self._state.dispatcher, now)
         if due_at is None:
             self.stop()
-        elif self._timer is None or max(due_at, self._earliest) < self._due_at:
+        elif not self._timer.is_set or max(due_at, self._earliest) < self._due_at:
             self._set(max(due_at, now, self._earliest), now)
 
     def stop(self) -> None:
         """No lease is looked at any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def _set(self, due_at: float, now: float) -> None:
         self.stop()
         self._due_at = due_at
-        self._timer = self._state.clock.call_later(due_at - now, self._look)
+        self._timer.set(due_at - now, self._look)
 
     def _look(self) -> None:
-        self._timer = None
         now = self._state.now()
         if now - self._due_at > LATE_S:
             self._earliest = now + GRACE_S

@@ -24,6 +24,7 @@ import structlog
 
 from proxy.core.diversion import arrived
 from proxy.core.positions import unpack
+from proxy.net.alarm import Alarm
 from proxy.net.broker.producer import GatewayProducer, State
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription.own_topic_advice import DEAD_LETTERS, advice_on
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from proxy.core.entry import Part
-    from proxy.net.ports import Timer
     from proxy.net.subscription.own_topic_advice import Advice
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import SubscriptionState
@@ -74,7 +74,7 @@ class DeadLetters:
         self._refused = Refused()
         self._refusals = 0
         """Since the topic took one."""
-        self._next_try: Timer | None = None
+        self._next_try = Alarm(state.clock)
         """When one that is refused is tried again."""
         self._trying = False
         """One is to be tried, once nothing else is unconfirmed: if the producer is lost, it is the cause."""
@@ -86,8 +86,8 @@ class DeadLetters:
         self._failures = 0
         self._error_code: int | None = None
         """What the broker answered, if that is why it was not taken last."""
-        self._pause: Timer | None = None
-        self._receipt_due: Timer | None = None
+        self._pause = Alarm(state.clock)
+        self._receipt_due = Alarm(state.clock)
 
     def turn(self) -> None:
         """The end of a turn of the subscription."""
@@ -110,9 +110,8 @@ class DeadLetters:
     def close(self) -> None:
         """The subscription has ended: what has no receipt is the broker's to deliver again."""
         self._queue.clear()
-        self._stop_timers()
-        if self._next_try is not None:
-            self._next_try.cancel()
+        for alarm in (self._pause, self._receipt_due, self._next_try):
+            alarm.cancel()
         if self._producer is not None:
             self._producer.close()
             self._producer = None
@@ -164,7 +163,7 @@ class DeadLetters:
         if not (self._queue or self._refused) or self._state.ended:
             return
         if self._producer is None:
-            if self._pause is None:
+            if not self._pause.is_set:
                 self._make_producer()
             return
         if self._producer.state is not State.READY:
@@ -176,7 +175,7 @@ class DeadLetters:
             part = self._queue.popleft()
             if diversions.has(part) and not self._waits(part):
                 self._publish(part)
-        if self._receipt_due is None:
+        if not self._receipt_due.is_set:
             self._watch()
 
     def _publish(self, part: Part) -> None:
@@ -271,12 +270,11 @@ class DeadLetters:
         self._try_later()
 
     def _try_later(self) -> None:
-        if self._next_try is None and not self._trying and self._refused:
-            self._next_try = self._state.clock.call_later(self._pause_s(self._refusals), self._try_soon)
+        if not self._next_try.is_set and not self._trying and self._refused:
+            self._next_try.set(self._pause_s(self._refusals), self._try_soon)
 
     def _try_soon(self) -> None:
         """A producer that is made anew is for the others first."""
-        self._next_try = None
         self._trying = self._producer is not None and self._producer.state is State.READY
         self._go_on()
         self._try_later()
@@ -317,13 +315,13 @@ class DeadLetters:
 
     def _failed(self, reason: str) -> None:
         self._requeue(reason)
-        self._stop_timers()
+        self._receipt_due.cancel()
         state = self._state
         diversions = state.dispatcher.diversions
         if not diversions.trouble and self._queue:
             self._tell_wait(reason, len(self._queue))
         diversions.trouble = reason if self._queue else self._refused.reason
-        self._pause = state.clock.call_later(self._pause_s(self._failures), self._again)
+        self._pause.set(self._pause_s(self._failures), self._go_on)
         self._failures += 1
 
     def _pause_s(self, failures: int) -> float:
@@ -332,30 +330,17 @@ class DeadLetters:
         delay_ms = settings.reconnect_backoff_initial_ms * (1 << min(failures, 20))
         return min(delay_ms, settings.reconnect_backoff_max_ms) / 1_000
 
-    def _again(self) -> None:
-        self._pause = None
-        self._go_on()
-
     def _watch(self) -> None:
         """A receipt is due, or none is."""
-        if self._receipt_due is not None:
-            self._receipt_due.cancel()
-            self._receipt_due = None
+        self._receipt_due.cancel()
         if self._unconfirmed:
-            self._receipt_due = self._state.clock.call_later(RECEIPT_S_MAX, self._too_late)
+            self._receipt_due.set(RECEIPT_S_MAX, self._too_late)
 
     def _too_late(self) -> None:
-        self._receipt_due = None
         assert self._producer is not None
         self._producer.close()
         self._producer = self._error_code = None
         self._failed(f"no receipt in {RECEIPT_S_MAX:g} s")
-
-    def _stop_timers(self) -> None:
-        for timer in (self._pause, self._receipt_due):
-            if timer is not None:
-                timer.cancel()
-        self._pause = self._receipt_due = None
 
     def _tell(self) -> None:
         """Once a turn: a client may refuse all that it gets."""

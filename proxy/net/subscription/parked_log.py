@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.positions import is_packable, unpack
 from proxy.core.slice_id import sliceable
+from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.net.subscription.state import ended_meanwhile
 from proxy.wire import pulsar_pb2 as pb
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.core.positions import Position
-    from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock
     from proxy.net.subscription.state import Answer
 
 SUBSCRIPTION: Final = "keyline-parked"
@@ -75,12 +76,11 @@ class ParkedLog:
         """Whether its consumer stands."""
         self.error_code: int | None = None
         """What the broker answered, if that is why it was lost last."""
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._over = False
 
     def open(self) -> None:
         """Begin, or begin again."""
-        self._timer = None
         subscribe = pb.CommandSubscribe(
             topic=self._topic,
             subscription=SUBSCRIPTION,
@@ -92,8 +92,7 @@ class ParkedLog:
     def close(self) -> None:
         """It is read no more."""
         self._over, self.ready = True, False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self._consumer is not None:
             self._consumer.close()
         promised, self._promised = self._promised, []
@@ -176,7 +175,7 @@ class ParkedLog:
         self.ready, self.error_code = False, consumer.error_code
         self._failed(reason)
         if not self._over:
-            self._timer = self._clock.call_later(RETRY_S, self.open)
+            self._timer.set(RETRY_S, self.open)
 
     # ---- within
 

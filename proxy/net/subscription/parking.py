@@ -24,6 +24,7 @@ from proxy.core.foreign_ids import is_taken, take_back
 from proxy.core.positions import format_position
 from proxy.core.sticky_key import murmur31
 from proxy.errors import Conflict
+from proxy.net.alarm import Alarm
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription import own_topic_advice
 from proxy.net.subscription.dead_letters import DeadLetters
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from proxy.core.entry import Batch, Part
     from proxy.core.positions import Position
     from proxy.net.broker.producer import GatewayProducer
-    from proxy.net.ports import Timer
     from proxy.net.subscription.own_topic_advice import Advice
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import Answer, SubscriptionState
@@ -85,7 +85,7 @@ class ParkingLot(DeadLetters):
         self._orders: dict[int, bool] = {}
         """Slots that are taken out, and whether they are redriven."""
         self._redrives: dict[int, Redrive] = {}
-        self._redrives_pause: Timer | None = None
+        self._redrives_pause = Alarm(state.clock)
         """Until one that was lost may begin again; turns come as often as messages do."""
         self._fed: dict[int, tuple[int, Position, Batch]] = {}
         """By its object id, what was handed on: its slot, and where it is in the log."""
@@ -100,8 +100,7 @@ class ParkingLot(DeadLetters):
         """As for dead letters; what is parked stays so."""
         super().close()
         self.log.close()
-        if self._redrives_pause is not None:
-            self._redrives_pause.cancel()
+        self._redrives_pause.cancel()
         for redrive in self._redrives.values():
             redrive.close()
 
@@ -324,7 +323,7 @@ class ParkingLot(DeadLetters):
         elif not self._orders[slot]:
             if not log.is_leaving(next(iter(parked))):
                 log.acknowledge(*islice((position for position in parked if not log.is_leaving(position)), DROPPED_MAX))
-        elif log.ready and self._redrives_pause is None and not self._reads(slot) and not self._busy(slot):
+        elif log.ready and not self._redrives_pause.is_set and not self._reads(slot) and not self._busy(slot):
             left = {position: each for position, each in parked.items() if not log.is_leaving(position)}
             if not left:
                 return
@@ -372,14 +371,10 @@ class ParkingLot(DeadLetters):
         def lost(reason: str) -> None:
             self._redrives.pop(slot, None)
             self._state.dispatcher.diversions.trouble = self._redrive_trouble = reason
-            if self._redrives_pause is None:
-                self._redrives_pause = self._state.clock.call_later(RETRY_S, self._redrive_again)
+            if not self._redrives_pause.is_set:
+                self._redrives_pause.set(RETRY_S, self._state.schedule_flush)
 
         return Redrive(self.topic, name, wanted, self._services.brokers.diversions, self._found, lost)
-
-    def _redrive_again(self) -> None:
-        self._redrives_pause = None
-        self._state.schedule_flush()
 
     def _found(self, at: Position, tail: bytes) -> None:
         state = self._state

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.core.quarantine import QuarantineRule, WorkerName
+from proxy.net.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.core.worker import Worker
-    from proxy.net.ports import Timer
     from proxy.net.subscription.membership import Membership
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import SubscriptionState
@@ -33,7 +33,7 @@ class Quarantines:
         self._state = state
         self._quarantine = services.quarantine
         self._membership = membership
-        self._timer: Timer | None = None
+        self._timer = Alarm(state.clock)
 
     def lost_leases(self, workers: Sequence[Worker], now: float) -> None:
         """These lose their leases, and have not left yet."""
@@ -65,13 +65,11 @@ class Quarantines:
         if ends and not self._state.ended:
             now = self._state.now()
             due_at = min(ends.values()) if self._membership.subscribers else now
-            self._timer = self._state.clock.call_later(max(0.0, due_at - now), self._end)
+            self._timer.set(max(0.0, due_at - now), self._end)
 
     def stop(self) -> None:
         """No quarantine is waited for any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def release(self, name: str) -> None:
         """End the quarantine of a worker, connected or not; the caller lets it join."""
@@ -79,7 +77,6 @@ class Quarantines:
 
     def _end(self) -> None:
         """Of those that it is over for; of all where no other worker is left."""
-        self._timer = None
         now, alone = self._state.now(), not self._membership.subscribers
         over = [name for name, at in self._state.dispatcher.quarantined.items() if alone or at <= now]
         for name in over:

@@ -15,10 +15,10 @@ import structlog
 from proxy.core import spilling
 from proxy.core.entry import Batch
 from proxy.core.positions import unpack
+from proxy.net.alarm import Alarm
 from proxy.wire import commands
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Timer
     from proxy.net.subscription.state import SubscriptionState
     from proxy.net.subscription.upstream_consumers import UpstreamConsumer, UpstreamConsumers
 
@@ -38,7 +38,7 @@ class Refetch:
         self._consumers = consumers
         self._dispatcher = state.dispatcher
         self._spill = state.dispatcher.outstanding.spill
-        self._timer: Timer | None = None
+        self._timer = Alarm(state.clock)
         self._oldest = 0, 0
         """What was the first of those asked for when the timer was set, and for how many times by then."""
         self._patience_s = OVERDUE_S
@@ -58,7 +58,7 @@ class Refetch:
             state.schedule_flush()
         if wants:
             self._ask(wants)
-        if spill.asked and self._timer is None:
+        if spill.asked and not self._timer.is_set:
             self._watch()
 
     def reported(self, held_bytes: int) -> int:
@@ -74,8 +74,7 @@ class Refetch:
 
     def end(self) -> None:
         """The subscription is over here."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def _ask(self, positions: list[int]) -> None:
         """Ask the consumers that have them. One that is on its way back is not asked: it gets all again."""
@@ -100,11 +99,10 @@ class Refetch:
     def _watch(self) -> None:
         position = next(iter(self._spill.asked))
         self._oldest = position, self._spill.times[position]
-        self._timer = self._state.clock.call_later(self._patience_s, self._look)
+        self._timer.set(self._patience_s, self._look)
 
     def _look(self) -> None:
         """Begin anew if what was asked for first then has not come."""
-        self._timer = None
         state = self._state
         asked = self._spill.asked
         position, times = self._oldest

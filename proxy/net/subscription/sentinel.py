@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.wire import pulsar_pb2 as pb
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.positions import Position
-    from proxy.net.ports import BrokerLink, Clock, Timer
+    from proxy.net.ports import BrokerLink, Clock
 
 SUFFIX: Final = "-keyline-owner"
 """Behind the name of the subscription, which a namespace may oblige to begin with the role (`subscriptionAuthMode`)."""
@@ -64,12 +65,11 @@ class Sentinel:
         """
         self._key = key
         self._replica = replica
-        self._clock = clock
         self._link = link
         self._highest = highest
         self._followed = -1
         self._consumer: GatewayConsumer | None = None
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._again_s = AGAIN_S
         """Before the next try; longer than at first once it was refused."""
 
@@ -88,9 +88,7 @@ class Sentinel:
 
     def leave(self) -> None:
         """The owner's consumer goes; harmless once more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -112,7 +110,7 @@ class Sentinel:
         self.leave()
         if self._again_s == AGAIN_S:
             log.info("sentinel refused or lost", topic=self._key[0], subscription=self._key[1], reason=reason)
-        self._timer = self._clock.call_later(self._again_s, self._try)
+        self._timer.set(self._again_s, self._try)
         self._again_s = min(2 * self._again_s, AGAIN_S_MAX)
 
     # ---- within
@@ -125,7 +123,7 @@ class Sentinel:
         self._follow_later()
 
     def _follow_later(self) -> None:
-        self._timer = self._clock.call_later(FOLLOW_S, self._follow)
+        self._timer.set(FOLLOW_S, self._follow)
 
 
 class _Here:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from proxy.core.hash_ranges import HashRange
 from proxy.errors import UpstreamUnavailable
+from proxy.net.alarm import Alarm
 from proxy.net.subscription.ack_leases import AckLeases
 from proxy.net.subscription.admission import Admission
 from proxy.net.subscription.closing import Closing
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.worker import Worker
-    from proxy.net.ports import Timer
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.upstream_consumers import StreamListener
     from proxy.wire import pulsar_pb2 as pb
@@ -122,7 +122,7 @@ class Subscription:
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
         self._lot_opens = False
         self._flush_due = False
-        self._wake_up: Timer | None = None
+        self._wake_up = Alarm(self.state.clock)
         """Goes off when slots that wait for a time are to be released; None where none does."""
         self._wakes_at = 0.0
         self._bytes_reported = 0
@@ -163,8 +163,7 @@ class Subscription:
         self.flush()
         self.state.end()
         self.dead_letters.close()
-        if self._wake_up is not None:
-            self._wake_up.cancel()
+        self._wake_up.cancel()
         self.ack_leases.stop()
         self.quarantines.stop()
         self.refetch.end()
@@ -328,16 +327,13 @@ class Subscription:
     def _wake_in_time(self) -> None:
         """Set the timer for what is due first."""
         due_at = self._dispatcher.due_at
-        if due_at is None or (self._wake_up is not None and self._wakes_at <= due_at):
+        if due_at is None or (self._wake_up.is_set and self._wakes_at <= due_at):
             return
-        if self._wake_up is not None:
-            self._wake_up.cancel()
         self._wakes_at = due_at
-        self._wake_up = self.state.clock.call_later(max(0.0, due_at - self.state.now()), self._unblock)
+        self._wake_up.set(max(0.0, due_at - self.state.now()), self._unblock)
 
     def _unblock(self) -> None:
         """What was due first is; or something later is, if what the timer was set for was forgotten."""
-        self._wake_up = None
         self._dispatcher.unblock(self.state.now())
         self.flush()
 

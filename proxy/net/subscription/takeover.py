@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.words import counted, lasting
+from proxy.net.alarm import Alarm
 from proxy.net.subscription.takeover_asks import PATIENCE_S, NotTold
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class Takeover:
         self._since = 0.0
         self._pause_s = AGAIN_S
         self._ask: Timer | None = None
-        self._next: Timer | None = None
-        self._bound: Timer | None = None
+        self._next = Alarm(state.clock)
+        self._bound = Alarm(state.clock)
 
     @property
     def says(self) -> str:
@@ -79,16 +80,17 @@ class Takeover:
             return
         self.waits = True
         self._since = self._state.now()
-        self._bound = self._state.clock.call_later(min(FIRST_S, wait_s), partial(self._give_up, "no answer"))
+        self._bound.set(min(FIRST_S, wait_s), partial(self._give_up, "no answer"))
         self._look(asks)
 
     def stop(self) -> None:
         """It ends, or the subscription does."""
         self.waits = False
         self.transactions = 0
-        for timer in (self._ask, self._next, self._bound):
-            if timer is not None:
-                timer.cancel()
+        if self._ask is not None:
+            self._ask.cancel()
+        self._next.cancel()
+        self._bound.cancel()
 
     # ---- within
 
@@ -103,22 +105,20 @@ class Takeover:
                 return
         elif not told:
             if self.transactions:
-                self._next = self._state.clock.call_later(SETTLE_S, self._end)
+                self._next.set(SETTLE_S, self._end)
             else:
                 self._end()
             return
         else:
             self._count(told)
-        self._next = self._state.clock.call_later(self._pause_s, partial(self._look, asks))
+        self._next.set(self._pause_s, partial(self._look, asks))
         self._pause_s = min(2 * self._pause_s, AGAIN_S_MAX)
 
     def _count(self, transactions: int) -> None:
         if not self.transactions:
             self._state.happened("transactions_open", transactions_count=transactions)
-            assert self._bound is not None
-            self._bound.cancel()
             left_s = self._since + self._state.settings.takeover_wait_s - self._state.now()
-            self._bound = self._state.clock.call_later(max(0.0, left_s), partial(self._give_up, "takeover_wait_s"))
+            self._bound.set(max(0.0, left_s), partial(self._give_up, "takeover_wait_s"))
         self.transactions = transactions
 
     def _give_up(self, reason: str) -> None:

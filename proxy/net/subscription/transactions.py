@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core import transactional_acks
 from proxy.core.errors import NotHeldError, OpaqueBatchError
 from proxy.errors import ClientError, UpstreamUnavailable
+from proxy.net.alarm import Alarm
 from proxy.net.subscription.transactional_request import Request
 from proxy.net.subscription.upstream import mark_delete_of
 from proxy.wire import commands
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.transactions import Held, TransactionId
     from proxy.core.worker import Worker
-    from proxy.net.ports import BrokerLink, Clock, Timer
+    from proxy.net.ports import BrokerLink, Clock
     from proxy.net.subscription.coordinators import Coordinators
 
 IDS_MAX: Final = 2_000
@@ -140,7 +141,7 @@ class TransactionalAcks:
         self._in_flight: dict[Request, None] = {}
         self._transactions: dict[TransactionId, dict[Held, None]] = {}
         """What was taken in each and is not known to have ended."""
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._ask_due = False
 
     @property
@@ -239,9 +240,7 @@ class TransactionalAcks:
         for transaction in self._transactions:
             self._registry.forget(transaction, self)
         self._transactions.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     # ---- within
 
@@ -294,12 +293,11 @@ class TransactionalAcks:
             self.awaited_messages = 0
 
     def _watch(self) -> None:
-        if self._timer is None:
-            self._timer = self._clock.call_later(ASK_S, self._look)
+        if not self._timer.is_set:
+            self._timer.set(ASK_S, self._look)
 
     def _look(self) -> None:
         """Ask the broker, and give up what is held too long."""
-        self._timer = None
         self._tidy(self._transactions)
         transactions = self._dispatcher.in_transaction
         if not transactions:

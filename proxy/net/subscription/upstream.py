@@ -24,6 +24,7 @@ import structlog
 from proxy.core.positions import is_packable, pack
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.errors import UpstreamUnavailable, broker_code
+from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import close_at
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         BrokerDirectory,
         BrokerLink,
         Clock,
-        Timer,
         UpstreamConsumer,
     )
     from proxy.net.subscription.settings import SubscriptionSettings
@@ -98,7 +98,7 @@ class SubscriptionUpstream:
         self._on_refused = refused
         self._on_mark_delete = mark_delete_told
         self._consumer = consumer
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
         self._failures = 0
         self._ready_at = 0.0
         self._attempt = 0
@@ -118,7 +118,6 @@ class SubscriptionUpstream:
     def open(self) -> None:
         """Begin."""
         assert self.state in (UpstreamState.IDLE, UpstreamState.BACKING_OFF), self.state
-        self._timer = None
         self.state = UpstreamState.LOCATING
         self._attempt += 1
         attempt = self._attempt
@@ -132,9 +131,8 @@ class SubscriptionUpstream:
     def hold_back(self) -> None:
         """If it is lost, or not subscribed yet, wait for `go_on`: another replica may own it."""
         self._held_back = True
-        if self.parked and self._timer is not None:
+        if self.parked:
             self._timer.cancel()
-            self._timer = None
 
     def go_on(self) -> None:
         """Come back by itself as ever, at once if it is gone."""
@@ -283,15 +281,13 @@ class SubscriptionUpstream:
         delay_ms = 0 if at_once and not self._failures else min(delay_ms, longest_ms)
         self._failures += 1
         if not self._held_back:
-            self._timer = self._clock.call_later(delay_ms / 1000, self.open)
+            self._timer.set(delay_ms / 1000, self.open)
 
     def _end(self, state: UpstreamState) -> None:
         self.state = state
         self.link = None
         self._subscribing = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
 
 def mark_delete_of(reply: pb.BaseCommand) -> int | None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.net.broker.requests import refusal_in
 from proxy.net.message_ids import unmask
 from proxy.net.websocket.joining import connect_frame, metadata_frame
@@ -26,7 +27,7 @@ from proxy.wire.frames import encode_command, encode_message, frame_type, parse_
 from proxy.wire.metadata import build_tail
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.net.websocket.message import SocketMessage
     from proxy.net.websocket.message_position import MessagePosition
     from proxy.net.websocket.pipe import Pipe, PipeClient
@@ -64,7 +65,7 @@ class DeadLetters:
         self._waiting: deque[tuple[SocketMessage, Done]] = deque()
         self._unconfirmed: dict[int, Done] = {}
         self._sequence = count()
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
 
     def put(self, message: SocketMessage, done: Done) -> None:
         """Publish a message; `done` is called once, from the loop, with whether the broker has it."""
@@ -205,14 +206,11 @@ class DeadLetters:
 
     def _watch(self) -> None:
         """Start the time-out of the pending step, if there is one."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._unconfirmed or not self._ready:
-            self._timer = self._clock.call_later(ANSWER_S_MAX, self._too_late)
+            self._timer.set(ANSWER_S_MAX, self._too_late)
 
     def _too_late(self) -> None:
-        self._timer = None
         self._fail(f"no answer in {ANSWER_S_MAX:g} s")
 
     def _fail(self, reason: str) -> None:
@@ -228,9 +226,7 @@ class DeadLetters:
 
     def _hang_up(self, reason: str) -> None:
         self._ready = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._requests is not None:
             self._requests.forget()
         pipe, self._pipe = self._pipe, None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from proxy.net.alarm import Alarm
+
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.net.websocket.message_position import MessagePosition
 
 
@@ -31,7 +33,7 @@ class Deadlines:
         self._rested_at = 0.0
         """When `due` may be called again."""
         self._at: dict[MessagePosition, float] = {}
-        self._timer: Timer | None = None
+        self._timer = Alarm(clock)
 
     def __contains__(self, position: MessagePosition) -> bool:
         """Whether its time runs."""
@@ -52,12 +54,9 @@ class Deadlines:
     def stop(self) -> None:
         """Forget all."""
         self._at.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def _look(self) -> None:
-        self._timer = None
         now = self._clock.now()
         over = []
         for position, at in self._at.items():
@@ -72,6 +71,6 @@ class Deadlines:
         self._look_later()
 
     def _look_later(self) -> None:
-        if self._timer is None and self._at:
+        if not self._timer.is_set and self._at:
             at = max(next(iter(self._at.values())), self._rested_at)
-            self._timer = self._clock.call_later(at - self._clock.now(), self._look)
+            self._timer.set(at - self._clock.now(), self._look)

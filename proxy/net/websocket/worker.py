@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.net.alarm import Alarm
 from proxy.net.websocket.deliveries import Deliveries
 from proxy.net.websocket.joining import Joining, connect_frame, http_status
 from proxy.net.websocket.link import CloseCode
@@ -25,7 +26,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import frame_type, parse_command
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.net.subscription.openings import Openings
     from proxy.net.websocket.link import Frame, WorkerSocket
     from proxy.net.websocket.message import SocketMessage
@@ -73,7 +74,8 @@ class SocketWorker:
         self._unsubscribing = False
         self._connected = False
         self._last_error: pb.CommandError | None = None
-        self._timer: Timer | None = clock.call_later(JOIN_S_MAX, self._too_late)
+        self._timer = Alarm(clock)
+        self._timer.set(JOIN_S_MAX, self._too_late)
         pipe.send(connect_frame(request))
 
     # ---- the socket's side
@@ -161,7 +163,7 @@ class SocketWorker:
     def _joined(self, topics: list[tuple[str, int]]) -> None:
         self._joining = None
         self._topics = topics
-        self._stop_timer()
+        self._timer.cancel()
         self._permits.open(len(topics))
         self._settling.open(partition for _, partition in topics)
         self._socket.accept()
@@ -169,7 +171,6 @@ class SocketWorker:
         self._deliveries.open(topics)
 
     def _too_late(self) -> None:
-        self._timer = None
         self.refuse(HTTPStatus.GATEWAY_TIMEOUT, f"the subscription was not ready in {JOIN_S_MAX:g} s")
 
     def refuse(self, status: int, detail: str) -> None:
@@ -186,16 +187,11 @@ class SocketWorker:
     def _end(self, reason: str) -> None:
         self._ended = True
         self._joining = None
-        self._stop_timer()
+        self._timer.cancel()
         self._settling.stop()
         self._deliveries.stop()
         self._requests.forget()
         self._pipe.leave(reason)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _say(self, frame: Frame | None) -> None:
         if frame is not None:
