@@ -341,7 +341,7 @@ MUTANTS = (
     _mutant(
         "a connection for signs of life that was lost is not dialled again",
         "proxy/net/owner/pulses.py",
-        "            self._redial = self._pulses.clock.call_later(REDIAL_S, self._consider_dialling)\n",
+        "            self._redial.set(REDIAL_S, self._consider_dialling)\n",
         "            pass\n",
         "tests/net/test_owner_pulses.py",
     ),
@@ -516,8 +516,8 @@ MUTANTS = (
     _mutant(
         "a topic is swept at once",
         LOOK,
-        "self._timer = self._clock.call_later(timing.alone_s, lambda: self._alone(due + timing.late_s))",
-        "self._timer = self._clock.call_later(0.0, lambda: self._alone(due + timing.late_s))",
+        "self._timer.set(timing.alone_s, lambda: self._alone(due + timing.late_s))",
+        "self._timer.set(0.0, lambda: self._alone(due + timing.late_s))",
         SWEEP_TESTS,
     ),
     _mutant(

@@ -99,9 +99,7 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: a producer outlives its subscription",
         TOPIC,
-        "            self._next_try.cancel()\n"
-        "        if self._producer is not None:\n"
-        "            self._producer.close()\n",
-        "            self._next_try.cancel()\n        if self._producer is not None:\n",
+        "            alarm.cancel()\n        if self._producer is not None:\n            self._producer.close()\n",
+        "            alarm.cancel()\n        if self._producer is not None:\n",
     ),
 )

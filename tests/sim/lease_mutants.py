@@ -83,7 +83,7 @@ MUTANTS: Final = (
     Mutant(
         "a quarantine never ends",
         QUARANTINES,
-        "            self._timer = self._state.clock.call_later(max(0.0, due_at - now), self._end)\n",
+        "            self._timer.set(max(0.0, due_at - now), self._end)\n",
         "            _ = due_at\n",
         tests=OF_QUARANTINE,
         simulated=False,

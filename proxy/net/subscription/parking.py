@@ -20,28 +20,25 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import structlog
 
 from proxy.core import parking
-from proxy.core.foreign_ids import is_taken, take_back
-from proxy.core.positions import format_position
+from proxy.core.foreign_ids import take_back
 from proxy.core.sticky_key import murmur31
 from proxy.errors import Conflict
-from proxy.net.alarm import Alarm
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription import own_topic_advice
 from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.own_topic_advice import OPENING, PARKING, advice_on
 from proxy.net.subscription.own_topics import parking_topic
-from proxy.net.subscription.parked_log import RETRY_S, ParkedLog
-from proxy.net.subscription.redrive import Redrive, part_of
-from proxy.net.subscription.redrive_checks import in_topic_order, why_not
+from proxy.net.subscription.parked_log import ParkedLog
+from proxy.net.subscription.redrive_checks import why_not
+from proxy.net.subscription.redrives import Redrives
 from proxy.wire.dead_letters import Published
 from proxy.wire.metadata import peek_key
-from proxy.wire.parked import keep, mark, read
+from proxy.wire.parked import keep, mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from proxy.core.entry import Batch, Part
-    from proxy.core.positions import Position
+    from proxy.core.entry import Part
     from proxy.net.broker.producer import GatewayProducer
     from proxy.net.subscription.own_topic_advice import Advice
     from proxy.net.subscription.services import Services
@@ -74,8 +71,6 @@ class ParkingLot(DeadLetters):
         self.log = ParkedLog(self.topic, state.key, services.brokers.diversions, state.clock, slot_of, *hears)
         self._log_trouble = ""
         """Why the log could not be read last; empty while it is."""
-        self._redrive_trouble = ""
-        """Why a redrive could not read it last."""
         state.behind_lot = self._behind
         state.dispatcher.diversions.make_way = partial(take_back, state.dispatcher)
         self._coming: dict[tuple[int, int | None], int] = {}
@@ -84,11 +79,7 @@ class ParkingLot(DeadLetters):
         """Parked slots that an event has told of."""
         self._orders: dict[int, bool] = {}
         """Slots that are taken out, and whether they are redriven."""
-        self._redrives: dict[int, Redrive] = {}
-        self._redrives_pause = Alarm(state.clock)
-        """Until one that was lost may begin again; turns come as often as messages do."""
-        self._fed: dict[int, tuple[int, Position, Batch]] = {}
-        """By its object id, what was handed on: its slot, and where it is in the log."""
+        self._redrives = Redrives(self.topic, state, services.brokers.diversions, self.log, self._is_over)
 
     def open(self, opened: Callable[[], None]) -> None:
         """Read what is parked, then call `opened`, once."""
@@ -100,9 +91,7 @@ class ParkingLot(DeadLetters):
         """As for dead letters; what is parked stays so."""
         super().close()
         self.log.close()
-        self._redrives_pause.cancel()
-        for redrive in self._redrives.values():
-            redrive.close()
+        self._redrives.close()
 
     def order(self, slot: int, *, redrive: bool) -> int:
         """Take a slot out: deliver what is parked of it, or delete it. Returns how many messages that are by now.
@@ -138,7 +127,7 @@ class ParkingLot(DeadLetters):
             log.error("forged copies in the parking topic taken back", topic=self.topic, messages=diversions.forged)
             diversions.forged = 0
         if diversions.done:
-            self._take_done()
+            self._redrives.take_done()
         if self.log.news:
             self._look_at_log()
         if self._orders:
@@ -146,8 +135,7 @@ class ParkingLot(DeadLetters):
         if diversions.dirty:
             self._tell_parked()
             parking.collect(dispatcher, self._state.now())
-        if self._fed:
-            self._forget_returned()
+        self._redrives.forget_returned()
         for slot in list(self._orders):
             self._carry_out(slot)
         if diversions.fresh or self._queue or self._trying:  # what was refused is tried once there is room
@@ -191,8 +179,7 @@ class ParkingLot(DeadLetters):
 
     def _log_failed(self, reason: str) -> None:
         self._state.dispatcher.diversions.trouble = self._log_trouble = reason
-        for slot in list(self._redrives):
-            self._redrives.pop(slot).close()
+        self._redrives.end_all()
         self._failed_to_open(reason, self.log.error_code)
 
     def _log_changed(self) -> None:
@@ -289,8 +276,7 @@ class ParkingLot(DeadLetters):
         diversions = self._state.dispatcher.diversions
         diversions.redriving.discard(slot)
         diversions.dirty[slot] = None
-        if slot in self._redrives:
-            self._redrives.pop(slot).close()
+        self._redrives.end(slot)
         log.warning("redrive failed", topic=self.topic, slot=slot, reason=reason)
         self._state.happened("redrive_failed", slot=slot, parking_topic=self.topic, reason=reason)
 
@@ -298,12 +284,6 @@ class ParkingLot(DeadLetters):
         """Why what is parked of the slot cannot be redriven in order now, and what to do; empty if it can."""
         coming = bool(self._state.dispatcher.diversions.held.get(slot))
         return why_not(self.log.slots.get(slot, {}), self._refused.first(slot), self._refused.reason, coming=coming)
-
-    def _forget_returned(self) -> None:
-        """What was redriven and came back for good, or was forgotten by a seek, is in the lot only."""
-        for number, (_, _, batch) in list(self._fed.items()):
-            if batch.parts and not self._state.dispatcher.diversions.feeds(batch.parts[0]):
-                del self._fed[number]
 
     def _carry_out(self, slot: int) -> None:
         """The next step of an order, if it can be taken now."""
@@ -323,16 +303,14 @@ class ParkingLot(DeadLetters):
         elif not self._orders[slot]:
             if not log.is_leaving(next(iter(parked))):
                 log.acknowledge(*islice((position for position in parked if not log.is_leaving(position)), DROPPED_MAX))
-        elif log.ready and not self._redrives_pause.is_set and not self._reads(slot) and not self._busy(slot):
+        elif self._redrives.may_begin(slot):
             left = {position: each for position, each in parked.items() if not log.is_leaving(position)}
             if not left:
                 return
             if problem := self._why_not(slot):
                 self._end_order(slot, problem)
             else:
-                pieces = {position: each.chunk[0] for position, each in left.items() if each.chunk is not None}
-                ordered = in_topic_order(left)
-                self._redrives[slot] = self._new_redrive(slot, {each: pieces.get(each, "") for each in ordered})
+                self._redrives.begin(slot, left)
 
     def _keep_back(self, slot: int) -> None:
         """What would go in waits here instead: the lot is full or takes nothing, and this slot is to be taken out."""
@@ -347,75 +325,19 @@ class ParkingLot(DeadLetters):
                 else:
                     diversions.remove(part)
 
-    def _reads(self, slot: int) -> bool:
-        """Whether what was found of it is not all yet. What is there still then, the log had later."""
-        redrive = self._redrives.get(slot)
-        return redrive is not None and not redrive.found_all
-
-    def _busy(self, slot: int) -> bool:
-        """Whether a worker has something of the slot, or is to get something that was read already."""
-        fed = any(each == slot for each, _, _ in self._fed.values())
-        return fed or bool(self._state.dispatcher.slots.holder(slot))
-
     def _finish(self, slot: int) -> None:
         redriven = self._orders.pop(slot)
-        if slot in self._redrives:
-            self._redrives.pop(slot).close()
+        self._redrives.end(slot)
         self._told.discard(slot)
         self._state.happened("redriven" if redriven else "parked_dropped", slot=slot, parking_topic=self.topic)
         parking.release(self._state.dispatcher, slot, self._state.now())
-
-    def _new_redrive(self, slot: int, wanted: dict[Position, str]) -> Redrive:
-        name = f"keyline-redrive-{slot}"
-
-        def lost(reason: str) -> None:
-            self._redrives.pop(slot, None)
-            self._state.dispatcher.diversions.trouble = self._redrive_trouble = reason
-            if not self._redrives_pause.is_set:
-                self._redrives_pause.set(RETRY_S, self._state.schedule_flush)
-
-        return Redrive(self.topic, name, wanted, self._services.brokers.diversions, self._found, lost)
-
-    def _found(self, at: Position, tail: bytes) -> None:
-        state = self._state
-        parked = read(tail)
-        if parked is None or state.ended:
-            return
-        self._is_over(self._redrive_trouble)
-        part = part_of(parked, state.dispatcher.selector.slot(parked.hashed), tail, state.now())
-        assert part.batch is not None
-        if is_taken(state.dispatcher, part):
-            self._leave_out(part.slot, at)
-            return
-        self._fed[id(part.batch)] = part.slot, at, part.batch
-        parking.feed(state.dispatcher, part, state.now())
-        state.schedule_flush()
-
-    def _leave_out(self, slot: int, at: Position) -> None:
-        """A copy under the id of another message that is here: no gateway has parked it, and none redrives it."""
-        self._state.counters.parked_copies_refused += 1
-        log.error("forged copy in the parking topic left out", topic=self.topic, message=format_position(at), slot=slot)
-        self.log.disown(at)
-        self._redrives[slot].one_done()
-        self._state.schedule_flush()
-
-    def _take_done(self) -> list[Position]:
-        """Acknowledge in the parking topic what was redriven and workers have acknowledged; returns where it is."""
-        diversions = self._state.dispatcher.diversions
-        done, diversions.done = diversions.done, []
-        fed = [each for each in (self._fed.pop(id(batch), None) for batch in done) if each is not None]
-        for slot, at, _ in fed:
-            self.log.acknowledge(at)
-            if slot in self._redrives:
-                self._redrives[slot].one_done()
-        return [at for _, at, _ in fed]
 
     def _behind(self, answer: Answer, earlier_too: bool) -> Answer:  # noqa: FBT001 - as the state declares it
         """As the state says: who is told that an acknowledgement is done may let go of the message (G3).
 
         With `earlier_too`, it may be of what was acknowledged in turns before this one.
         """
-        positions = self._take_done()
+        positions = self._redrives.take_done()
         if earlier_too:
             positions = self.log.leaving
         if not positions:

@@ -1,0 +1,144 @@
+"""What is redriven of a subscription's parked keys: read from the parking topic, handed on, and acknowledged there.
+
+When a key may be redriven, the lot decides (`parking`); one key's messages are read by a `Redrive`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.core import parking
+from proxy.core.foreign_ids import is_taken
+from proxy.core.positions import format_position
+from proxy.net.alarm import Alarm
+from proxy.net.subscription.parked_log import RETRY_S
+from proxy.net.subscription.redrive import Redrive, part_of
+from proxy.net.subscription.redrive_checks import in_topic_order
+from proxy.wire.parked import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from proxy.core.entry import Batch
+    from proxy.core.positions import Position
+    from proxy.net.ports import BrokerDirectory
+    from proxy.net.subscription.parked_log import ParkedLog
+    from proxy.net.subscription.state import SubscriptionState
+    from proxy.wire.parked import Parked
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class Redrives:
+    """Of one subscription."""
+
+    def __init__(
+        self,
+        topic: str,
+        state: SubscriptionState,
+        brokers: BrokerDirectory,
+        parked: ParkedLog,
+        is_over: Callable[[str], None],
+    ) -> None:
+        """`is_over` hears that a trouble is, by its text; `parked` is what the parking topic has."""
+        self._topic = topic
+        self._state = state
+        self._brokers = brokers
+        self._log = parked
+        self._is_over = is_over
+        self._by_slot: dict[int, Redrive] = {}
+        self._pause = Alarm(state.clock)
+        """Until one that was lost may begin again; turns come as often as messages do."""
+        self._trouble = ""
+        """Why the topic could not be read last."""
+        self._fed: dict[int, tuple[int, Position, Batch]] = {}
+        """By its object id, what was handed on: its slot, and where it is in the log."""
+
+    def may_begin(self, slot: int) -> bool:
+        """Whether what is parked of it may be read now."""
+        return self._log.ready and not self._pause.is_set and not self._reads(slot) and not self._busy(slot)
+
+    def begin(self, slot: int, parked: Mapping[Position, Parked]) -> None:
+        """Read these again, and hand them on in the order of their topic."""
+        pieces = {position: each.chunk[0] for position, each in parked.items() if each.chunk is not None}
+        wanted = {position: pieces.get(position, "") for position in in_topic_order(parked)}
+
+        def lost(reason: str) -> None:
+            self._by_slot.pop(slot, None)
+            self._state.dispatcher.diversions.trouble = self._trouble = reason
+            if not self._pause.is_set:
+                self._pause.set(RETRY_S, self._state.schedule_flush)
+
+        name = f"keyline-redrive-{slot}"
+        self._by_slot[slot] = Redrive(self._topic, name, wanted, self._brokers, self._found, lost)
+
+    def end(self, slot: int) -> None:
+        """Nothing more of it is read."""
+        if slot in self._by_slot:
+            self._by_slot.pop(slot).close()
+
+    def end_all(self) -> None:
+        """Nothing more is read."""
+        for slot in list(self._by_slot):
+            self.end(slot)
+
+    def close(self) -> None:
+        """The subscription has ended."""
+        self._pause.cancel()
+        self.end_all()
+
+    def take_done(self) -> list[Position]:
+        """Acknowledge in the parking topic what was redriven and workers have acknowledged; returns where it is."""
+        diversions = self._state.dispatcher.diversions
+        done, diversions.done = diversions.done, []
+        fed = [each for each in (self._fed.pop(id(batch), None) for batch in done) if each is not None]
+        for slot, at, _ in fed:
+            self._log.acknowledge(at)
+            if slot in self._by_slot:
+                self._by_slot[slot].one_done()
+        return [at for _, at, _ in fed]
+
+    def forget_returned(self) -> None:
+        """What was redriven and came back for good, or was forgotten by a seek, is in the lot only."""
+        for number, (_, _, batch) in list(self._fed.items()):
+            if batch.parts and not self._state.dispatcher.diversions.feeds(batch.parts[0]):
+                del self._fed[number]
+
+    # ---- within
+
+    def _reads(self, slot: int) -> bool:
+        """Whether what was found of it is not all yet. What is there still then, the log had later."""
+        redrive = self._by_slot.get(slot)
+        return redrive is not None and not redrive.found_all
+
+    def _busy(self, slot: int) -> bool:
+        """Whether a worker has something of the slot, or is to get something that was read already."""
+        fed = any(each == slot for each, _, _ in self._fed.values())
+        return fed or bool(self._state.dispatcher.slots.holder(slot))
+
+    def _found(self, at: Position, tail: bytes) -> None:
+        state = self._state
+        parked = read(tail)
+        if parked is None or state.ended:
+            return
+        self._is_over(self._trouble)
+        part = part_of(parked, state.dispatcher.selector.slot(parked.hashed), tail, state.now())
+        assert part.batch is not None
+        if is_taken(state.dispatcher, part):
+            self._leave_out(part.slot, at)
+            return
+        self._fed[id(part.batch)] = part.slot, at, part.batch
+        parking.feed(state.dispatcher, part, state.now())
+        state.schedule_flush()
+
+    def _leave_out(self, slot: int, at: Position) -> None:
+        """A copy under the id of another message that is here: no gateway has parked it, and none redrives it."""
+        self._state.counters.parked_copies_refused += 1
+        log.error(
+            "forged copy in the parking topic left out", topic=self._topic, message=format_position(at), slot=slot
+        )
+        self._log.disown(at)
+        self._by_slot[slot].one_done()
+        self._state.schedule_flush()
