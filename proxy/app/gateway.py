@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from admin_api.app import admin_app, replica_app
-from admin_api.metrics.snapshot import snapshot
 from admin_api.metrics.text import MetricsText
 from admin_api.origins import is_loopback
 from admin_api.replica_answers import ReplicaAnswers
@@ -36,17 +35,15 @@ from proxy.app.owner_mode import owner_mode_of, replica_of
 from proxy.app.parts import (
     broker_admins_of,
     broker_settings,
-    event_topic_of,
     group_topics_of,
     groups_of,
-    journal_of,
     picked,
     rivals_of,
     session_settings,
     sockets_of,
-    tracing_of,
 )
 from proxy.app.proxy_role import proxy_role_of
+from proxy.app.records import Records
 from proxy.app.reloadable import Reloadable
 from proxy.app.security import Certificates, credentials, tokens, warn_of_access
 from proxy.config.show import effective_json
@@ -73,7 +70,6 @@ if TYPE_CHECKING:
     from proxy.app.host_process import HostProcess
     from proxy.app.log_limiter import LineLimiter
     from proxy.config.load import Loaded
-    from proxy.journal.service import JournalService
 
 FAREWELL_S = 2.0
 """Time for clients to read sent data before their connections are aborted."""
@@ -86,8 +82,6 @@ class Gateway:
 
     _legs: asyncio.Task[None] | None = None
     """Waits, as it stops, for what its clients have of other replicas."""
-    _snapshots: asyncio.Task[None] | None = None
-    _sending: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -126,9 +120,7 @@ class Gateway:
             self._subscriptions.ownership = owner.deployment.bundles
             owner.deployment.share_orders(subscriptions)
         events = self._subscriptions.events
-        self._journal = journal_of(config, events, clock)
-        self._tracing = tracing_of(config, events, clock)
-        self._event_topic = event_topic_of(config, events, clock)
+        records = self._records = Records(config, events, clock)
         replica = replica_of(self._groups, owner)
         self._sweep, self._group_topics = group_topics_of(config, replica, self._brokers, clock, events)
         self._elections = ProducerElections(
@@ -172,12 +164,12 @@ class Gateway:
             self._brokers,
             lambda: collector.collections_total,
             self._groups,
-            self._journal,
-            None if self._event_topic is None else self._event_topic.summary,
+            records.journal,
+            None if records.event_topic is None else records.event_topic.summary,
             lambda: tls.summary(self._tls_watch),
             lambda: log_limiter.left_out_total,
             self._deployment,
-            self._tracing,
+            records.tracing,
         )
         serving = config.serving
         self._metrics_text = MetricsText(
@@ -281,14 +273,7 @@ class Gateway:
         self._tls_watch.start()
         self._probe.start()
         self._collector.start()
-        if self._tracing is not None:
-            self._tracing.start()
-        if self._journal is not None:
-            self._journal.start()
-            if self._config.journaling.journal_snapshot_s:
-                self._snapshots = asyncio.create_task(self._take_snapshots(self._journal))
-        if self._event_topic is not None:
-            self._sending = asyncio.create_task(self._event_topic.run())
+        self._records.start(self._metrics)
         if self._groups is not None:
             self._groups.start()
         if self._sweep is not None:
@@ -363,34 +348,13 @@ class Gateway:
         self._brokers.close(gone.set)
         await _first_of(farewell_s, gone)
         self._subscriptions.events.close()  # otherwise the streams would keep the admin API open
-        await self._close_journal()
-        if self._tracing is not None:
-            await asyncio.to_thread(self._tracing.close)
+        await self._records.close(FAREWELL_S)
         await self._admin.stop()
         self._stop_asking()
         await self._broker_admin.close()
         await self._asks_broker.close()
         log.info("gateway stopped", drained=complete)
         return complete
-
-    async def _take_snapshots(self, service: JournalService) -> None:
-        """Record the numbers of /metrics periodically."""
-        serving, journaling = self._config.serving, self._config.journaling
-        while True:
-            await asyncio.sleep(journaling.journal_snapshot_s)
-            service.journal.measured(await snapshot(self._metrics, serving.metrics_workers_max))
-
-    async def _close_journal(self) -> None:
-        """The last file is finished on a thread, while the event loop stops other parts."""
-        if self._snapshots is not None:
-            self._snapshots.cancel()
-        if self._sending is not None:
-            await asyncio.wait([self._sending], timeout=FAREWELL_S)
-            self._sending.cancel()
-        if self._journal is None:
-            return
-        if not await asyncio.to_thread(self._journal.close):
-            log.error("journal files not published", detail="the next run publishes them")
 
     def _drain(self, done: Callable[[], None]) -> None:
         """Shared subscriptions are handed over while the others wait for their acknowledgements."""
