@@ -26,10 +26,11 @@ class _Change(NamedTuple):
 class AdmissionLock:
     """Of one topic."""
 
-    __slots__ = ("_alone", "_passing", "_waiting")
+    __slots__ = ("_alone", "_ended", "_passing", "_waiting")
 
-    def __init__(self) -> None:
-        """No running change."""
+    def __init__(self, ended: Callable[[], None]) -> None:
+        """No running change. `ended` is called after each `end`."""
+        self._ended: Callable[[], None] = ended
         self._waiting: deque[_Change] = deque()
         self._passing: set[object] = set()
         self._alone: object | None = None
@@ -71,6 +72,7 @@ class AdmissionLock:
         elif any(change.token is token for change in self._waiting):
             self._waiting = deque(change for change in self._waiting if change.token is not token)
         self._admit()
+        self._ended()
 
     def _admit(self) -> None:
         while self._waiting and self._alone is None:

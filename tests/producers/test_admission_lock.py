@@ -11,7 +11,7 @@ from proxy.producers.admission_lock import AdmissionLock
 @given(st.lists(st.tuples(st.sampled_from(["alone", "together", "join", "take over"]), st.integers(0, 9))))
 def test_whoever_is_alone_meets_nobody(steps: list[tuple[str, int]]) -> None:
     """Whatever comes, joins and ends in whatever order; what came passes in that order, and meets only who joins."""
-    admission_lock = AdmissionLock()
+    admission_lock = AdmissionLock(lambda: None)
     came: list[tuple[int, bool]] = []
     begun: list[int] = []
     passing: dict[int, bool] = {}
@@ -52,7 +52,7 @@ def test_whoever_is_alone_meets_nobody(steps: list[tuple[str, int]]) -> None:
 
 def test_what_is_given_up_before_it_began_never_begins() -> None:
     """And those behind it go on."""
-    admission_lock = AdmissionLock()
+    admission_lock = AdmissionLock(lambda: None)
     begun: list[str] = []
     admission_lock.begin("fencer", lambda: begun.append("fencer"), alone=True)
     admission_lock.begin("close", lambda: begun.append("close"), alone=False)
@@ -66,7 +66,7 @@ def test_what_is_given_up_before_it_began_never_begins() -> None:
 
 def test_one_that_ends_while_it_begins() -> None:
     """A request that is refused at once."""
-    admission_lock = AdmissionLock()
+    admission_lock = AdmissionLock(lambda: None)
     begun: list[str] = []
 
     def refused(name: str) -> None:

@@ -73,7 +73,8 @@ class TopicElection:
         self._rivalry = (
             TopicRivalry(topic, self._election, clock, rivals, grace_s, self._do) if rivals is not None else None
         )
-        self._admission_lock = AdmissionLock()
+        self.changes = AdmissionLock(self._consider_end)
+        """What must not meet at the broker: a change of the topic's owner begins when it may, alone if it fences."""
         self._arrivals = 0
         self._due: deque[tuple[Act, Candidacy]] = deque()
         self._doing = False
@@ -115,7 +116,7 @@ class TopicElection:
             return
         self._audit_log.ended(contender, reason)
         self._do(self._election.left(contender))
-        self.end(contender)
+        self.changes.end(contender)
 
     def taken_by_broker(self, contender: Candidacy, reason: str) -> None:
         """The broker closed the owner, whose client lives and comes back."""
@@ -125,13 +126,13 @@ class TopicElection:
         self._tell_closed()
         self._back_off.owner_closed()
         self._do(self._election.left(contender))
-        self.end(contender)
+        self.changes.end(contender)
 
     # ---- the broker's answers
 
     def granted(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """It owns the topic; answer whether its client is to hear so."""
-        self.end(contender)
+        self.changes.end(contender)
         candidate = contender.producer
         candidate.name = success.producer_name
         if self._fenced_meanwhile(contender, success):
@@ -158,17 +159,18 @@ class TopicElection:
         if not contender.told_queued:
             self._audit_log.queued(contender.producer, self.waiting_count)
         self._do(self._election.queued(contender))
-        self.end(contender)
+        self.changes.end(contender)
 
     def refused(self, contender: Candidacy, error: int, message: str) -> bool:
         """The broker refused it; answer whether its client is to hear so."""
         if contender.stage is Stage.WITHDRAWING and error not in ENDINGS:
-            self.end(contender)
+            self.changes.end(contender)
             return False  # it is taken back anyway, and waits on
         if contender.stage in (Stage.WAITING, Stage.OWNER, Stage.GONE):
             return True
-        self.end(contender)
-        if error == pb.ProducerFenced and contender.producer.topic_epoch is not None and self._try_again(contender):
+        self.changes.end(contender)
+        if error == pb.ProducerFenced and contender.producer.topic_epoch is not None and self._back_off.try_again():
+            self._do(self._election.put_back(contender))
             return False
         self._back_off.refused()
         if error == pb.ProducerFenced:
@@ -180,51 +182,17 @@ class TopicElection:
         elif contender.returning:
             self._back_off.release()
         if error in ENDINGS:
-            self._refuse_all(error, message)
+            for waiting in list(self._election.waiting):
+                self.left(waiting, message)
+                waiting.producer.tell_refused(error, message)
         self._audit_log.ended(contender, message)
         self._do(self._election.left(contender))
         return True
 
     def withdrawn(self, contender: Candidacy) -> None:
         """The broker has closed it, as it was told."""
-        self.end(contender)
+        self.changes.end(contender)
         self._do(self._election.withdrawn(contender))
-
-    # ---- what must not meet at the broker
-
-    def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
-        """Let a change of the topic's owner begin when it may, `alone` if it fences; see `AdmissionLock`."""
-        self._admission_lock.begin(token, begin, alone=alone)
-
-    def end(self, token: object) -> None:
-        """The change was answered or cancelled."""
-        self._admission_lock.end(token)
-        self._consider_end()
-
-    def join(self, token: object) -> None:
-        """The broker does it without being asked."""
-        self._admission_lock.join(token)
-
-    def take_over(self, token: object, former: object) -> bool:
-        """What is under way goes on as something else; see `AdmissionLock`."""
-        return self._admission_lock.take_over(token, former)
-
-    def _promote_parked(self, contender: Candidacy) -> None:
-        """The owner has left: the broker promotes the waiting producer, unless it also waits for another one."""
-
-        def overdue() -> None:
-            # Also if it is taken back meanwhile: its close may wait behind one that waits for this.
-            if contender.stage in (Stage.PARKED, Stage.WITHDRAWING):
-                self.end(contender)
-
-        self._under_way(contender, PROMOTION_S_MAX, overdue)
-
-    def _under_way(self, token: object, seconds_max: float, overdue: Callable[[], None]) -> None:
-        """The broker does something that it was not asked for, and perhaps does not tell."""
-        if self._closed:
-            return
-        self._admission_lock.join(token)
-        self._clock.call_later(seconds_max, overdue)
 
     # ---- those that do not wait
 
@@ -241,7 +209,7 @@ class TopicElection:
             self.left(former, f"fenced by {owner.producer_name}")
         if owner.access_mode == FENCING:
             self._tell_fenced(owner.topic_epoch)
-        self.end(holder)
+        self.changes.end(holder)
 
     def fenced_late(self, epoch: int) -> None:
         """One had taken the topic by fencing whose client was gone before the broker said so."""
@@ -269,7 +237,7 @@ class TopicElection:
             at_broker = self._election.at_broker
             if at_broker is not None and at_broker.stage is Stage.PARKED:
                 self._promote_parked(at_broker)
-        self.end(holder)
+        self.changes.end(holder)
 
     # ---- other replicas
 
@@ -347,16 +315,7 @@ class TopicElection:
         at_broker = self._election.at_broker
         queue = chain([at_broker] if at_broker is not None else [], self._election.waiting)
         waiting = tuple(
-            WaitingProducer(
-                position=position,
-                producer_name=contender.producer.name,
-                priority=contender.producer.priority,
-                since=contender.producer.arrived_at,
-                stage=contender.stage.value,
-                returning=contender.returning,
-                address=contender.producer.address,
-                client_version=contender.producer.client_version,
-            )
+            WaitingProducer.of(contender, position)
             for position, contender in enumerate(islice(queue, first, first + limit), first)
         )
         more = first + limit < self.waiting_count
@@ -389,13 +348,25 @@ class TopicElection:
 
     def _act(self, act: Act, contender: Candidacy) -> None:
         if act is Act.ASK and contender.stage is Stage.ASKED:
-            self.begin(contender, contender.producer.ask, alone=False)
+            self.changes.begin(contender, contender.producer.ask, alone=False)
         elif act in (Act.WITHDRAW, Act.YIELD) and contender.stage is Stage.WITHDRAWING:
             if act is Act.YIELD:
                 self._audit_log.yielded(contender.producer, self._election.elsewhere.best)
             contender.producer.withdraw()
         elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
             contender.producer.tell_queued()
+
+    def _promote_parked(self, contender: Candidacy) -> None:
+        """The owner has left: the broker promotes the waiting producer, unless it also waits for another one."""
+
+        def overdue() -> None:
+            # Also if it is taken back meanwhile: its close may wait behind one that waits for this.
+            if contender.stage in (Stage.PARKED, Stage.WITHDRAWING):
+                self.changes.end(contender)
+
+        if not self._closed:
+            self.changes.join(contender)
+            self._clock.call_later(PROMOTION_S_MAX, overdue)
 
     def _fenced_meanwhile(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """Whether the broker had promoted it before a fencing producer whose answer arrived earlier."""
@@ -407,24 +378,12 @@ class TopicElection:
             and success.topic_epoch < epoch
         )
 
-    def _refuse_all(self, error: int, message: str) -> None:
-        """Refuse all waiting producers."""
-        for contender in list(self._election.waiting):
-            self.left(contender, message)
-            contender.producer.tell_refused(error, message)
-
-    def _try_again(self, contender: Candidacy) -> bool:
-        again = self._back_off.try_again()
-        if again:
-            self._do(self._election.put_back(contender))
-        return again
-
     @property
     def _unsettled(self) -> bool:
         return self._last_owner is None and self._back_off.unsettled
 
     def _consider_end(self) -> None:
-        wanted = not self._election.idle or self._other is not None or not self._admission_lock.idle
+        wanted = not self._election.idle or self._other is not None or not self.changes.idle
         if not wanted and self._back_off.idle and not self._doing:
             self._over(self)
 
@@ -432,7 +391,7 @@ class TopicElection:
         """The owner or the queue has changed."""
         election = self._election
         parked = election.at_broker is not None and election.at_broker.stage is Stage.PARKED
-        owned = election.owner is not None or self._other is not None
+        owned = self.owned
         self._audit_log.vacant(bool(self.waiting_count) and not owned and not parked and not election.elsewhere.owned)
         if self._rivalry is not None and not self._closed:
             owner = self._owner

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from proxy.producers.election import Contender
     from proxy.producers.standing import Standing
 
 ACCESS_MODES = ("shared", "exclusive", "wait_for_exclusive", "exclusive_with_fencing")
@@ -71,6 +72,21 @@ class WaitingProducer:
     """Whether it is the topic's last owner."""
     address: str
     client_version: str
+
+    @classmethod
+    def of(cls, candidacy: Contender[Any], position: int) -> WaitingProducer:
+        """Freeze one."""
+        producer = candidacy.producer
+        return cls(
+            position=position,
+            producer_name=producer.name,
+            priority=producer.priority,
+            since=producer.arrived_at,
+            stage=candidacy.stage.value,
+            returning=candidacy.returning,
+            address=producer.address,
+            client_version=producer.client_version,
+        )
 
 
 @dataclass(frozen=True, slots=True)

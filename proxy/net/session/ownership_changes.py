@@ -87,13 +87,13 @@ class OwnershipChanges:
             if not self._relay.request(_T.PRODUCER, body, frame):
                 self.give_up(body.producer_id)
 
-        election.begin(taking, begin, alone=True)
+        election.changes.begin(taking, begin, alone=True)
 
     def close(self, election: TopicElection, body: pb.CommandCloseProducer, frame: bytes) -> None:
         """Pass on a close when no conflicting change is running."""
         self.closed(body)  # of a client that uses an id twice
         closing = self._closing[body.request_id] = _Closing(election, body)
-        election.begin(closing, lambda: self._pass_close(body, frame), alone=False)
+        election.changes.begin(closing, lambda: self._pass_close(body, frame), alone=False)
 
     def closes(self, request_id: int) -> bool:
         """Whether this is a close that came here, and is not over."""
@@ -144,7 +144,7 @@ class OwnershipChanges:
         """This close is over."""
         closing = self._closing.pop(body.request_id, None)
         if closing is not None:
-            closing.election.end(closing)
+            closing.election.changes.end(closing)
 
     def give_up(self, producer_id: int) -> None:
         """A producer that took its topic, or tried to, ends."""
@@ -185,16 +185,18 @@ class OwnershipChanges:
             # One that is closed before it was answered will not be answered for itself.
             if taking.begun and producer_id not in closed_ids:
                 # Of one that was fenced the election may be over, and another one held.
-                gate = self._elections.of(taking.election.topic)
-                producer = to_close.add(gate, taking, producer_id, None if taking.answered else taking.request_id)
+                election = self._elections.of(taking.election.topic)
+                producer = to_close.add(
+                    election.changes, taking, producer_id, None if taking.answered else taking.request_id
+                )
                 if taking.mode == pb.ExclusiveWithFencing:
-                    producer.created = _fenced_late(gate)
+                    producer.created = _fenced_late(election)
             in_doubt = taking.mode == pb.ExclusiveWithFencing and taking.begun and not taking.answered
             taking.election.given_up(taking, in_doubt=in_doubt)
         for request_id, each in closes:
             if each.begun:
-                to_close.add(each.election, each, each.producer_id, request_id)
-            each.election.end(each)
+                to_close.add(each.election.changes, each, each.producer_id, request_id)
+            each.election.changes.end(each)
 
 
 def _fenced_late(election: TopicElection) -> Callable[[pb.CommandProducerSuccess], None]:

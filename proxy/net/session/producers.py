@@ -298,9 +298,9 @@ class SessionProducers:
         """Its connection is over: the broker is to take it off, also if it owns the topic only perhaps."""
         # One that is closed before it was answered will not be answered for itself.
         if producer.sent and producer.producer_id not in closed_ids:
-            gate = self._elections.of(producer.election.topic)
+            changes = self._elections.of(producer.election.topic).changes
             asked = producer.candidacy.stage is Stage.ASKED
-            to_close.add(gate, producer.candidacy, producer.producer_id, producer.request_id if asked else None)
+            to_close.add(changes, producer.candidacy, producer.producer_id, producer.request_id if asked else None)
 
     @staticmethod
     def _lose(producer: WaitingProducer, reason: str) -> None:
