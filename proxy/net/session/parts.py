@@ -19,12 +19,11 @@ from proxy.net.session.workers import SessionWorkers
 
 if TYPE_CHECKING:
     from proxy.net.frames_in_slices import FramesInSlices
-    from proxy.net.ports import Connector, Transport
-    from proxy.net.relay.identity import Identity
+    from proxy.net.ports import Transport
     from proxy.net.relay.statistics import SessionCounters
     from proxy.net.session.elsewhere import Elsewhere
+    from proxy.net.session.greeting import Greeting
     from proxy.net.session.services import SessionServices
-    from proxy.service_url import ServiceUrl
     from proxy.wire import pulsar_pb2 as pb
 
 
@@ -84,11 +83,7 @@ def make_parts(
     client: PartsClient,
     services: SessionServices,
     transport: Transport,
-    connect: pb.CommandConnect,
-    brokers: tuple[ServiceUrl, ...],
-    target: ServiceUrl | None,
-    identity: Identity,
-    connector: Connector,
+    greeting: Greeting,
     counters: SessionCounters,
     incoming: FramesInSlices,
     stuck: Callable[[], None],
@@ -99,16 +94,13 @@ def make_parts(
         client: hears what comes of it.
         services: what all sessions share.
         transport: the client's connection.
-        connect: its first command.
-        brokers: tried in turn.
-        target: the broker that the client named.
-        identity: what brokers are told of it.
-        connector: opens connections to brokers in its name.
+        greeting: its first command, accepted.
         counters: of the session.
         incoming: its frames that were not looked at yet.
         stuck: called when the client leaves an answer unread that other clients wait for.
     """
     settings, clock, limits, names = services.settings, services.clock, services.limits, services.names
+    connect, brokers, target, (identity, connector, _) = greeting
     behind_proxy = settings.upstream_is_proxy
     workers = SessionWorkers(
         transport,

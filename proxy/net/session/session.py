@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.errors import ClientError
 from proxy.net.alarm import Alarm
 from proxy.net.frames_in_slices import FramesInSlices
-from proxy.net.handshake import downstream_connected, requested_broker
+from proxy.net.handshake import downstream_connected
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.session.client_principal import Expiry
-from proxy.net.session.identity import introduced
+from proxy.net.session.greeting import accepted
 from proxy.net.session.liveness import Liveness
 from proxy.net.session.parts import ClientParts, make_parts
 from proxy.net.session.router import Violation
@@ -309,38 +308,16 @@ class ClientSession:
         if self._state is not SessionState.AWAITING_CONNECT:
             raise Violation(EndCause.CONNECTED_TWICE, "CONNECT was sent twice")
         assert self._transport is not None
-        connect = parse_as(_T.CONNECT, frame).connect
-        settings, names = self._services.settings, self._services.names
-        brokers = settings.brokers[self._first_broker :] + settings.brokers[: self._first_broker]
-        try:
-            target = requested_broker(connect, brokers[0].scheme, settings.targets)
-        except ClientError as error:
-            names.refused(connect.proxy_to_broker_url, self._peer, str(error))
-            raise Violation(EndCause.TARGET_REFUSED, str(error), error.wire_code) from error
-        try:
-            identity, connector, principal = introduced(
-                connect, self._transport.peer_certificate, settings, self._services.connector, self._clock.time()
-            )
-        except ClientError as error:
-            raise Violation(EndCause.CERTIFICATE_REFUSED, str(error), error.wire_code) from error
+        greeting = accepted(parse_as(_T.CONNECT, frame).connect, self._transport, self._services, self._first_broker)
         self._timer.cancel()
         self._state = SessionState.CONNECTING
-        self._client_version = connect.client_version
+        self._client_version = greeting.connect.client_version
+        principal = greeting.introduction.principal
         if principal is not None:
             self._principal = principal.role
             self._expiry = Expiry(self._clock, principal, self._expired)
         self._parts = parts = make_parts(
-            self,
-            self._services,
-            self._transport,
-            connect,
-            brokers,
-            target,
-            identity,
-            connector,
-            self._counters,
-            self._incoming,
-            self._stuck,
+            self, self._services, self._transport, greeting, self._counters, self._incoming, self._stuck
         )
         parts.relay.open()
 
