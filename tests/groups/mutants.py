@@ -440,7 +440,7 @@ MUTANTS = (
         "a record that may not have been stored is no loss",
         TOPIC,
         '        self._lose(f"a record was not stored within {STORE_S_MAX:g} s")\n',
-        "",
+        "        return\n",
         "tests/net/test_group_topic.py",
     ),
     _mutant(

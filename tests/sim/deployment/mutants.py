@@ -240,9 +240,9 @@ MUTANTS = (
     ),
     _mutant(
         "what is redriven is deleted before a worker has acknowledged it",
-        LOT,
+        "proxy/net/subscription/redrives.py",
         "        parking.feed(state.dispatcher, part, state.now())\n",
-        "        parking.feed(state.dispatcher, part, state.now())\n        self.log.acknowledge(at)\n",
+        "        parking.feed(state.dispatcher, part, state.now())\n        self._log.acknowledge(at)\n",
     ),
     _mutant(
         "a receipt for a redriven message does not wait for the parking topic",
