@@ -31,7 +31,7 @@ from proxy.app.collector import Collector
 from proxy.app.compiled import running
 from proxy.app.listener import GatewayServer
 from proxy.app.open_transactions import takeover_asks_of
-from proxy.app.owner_mode import owner_mode_of, replica_of
+from proxy.app.owner_mode import OwnerMode, replica_of
 from proxy.app.parts import (
     broker_admins_of,
     broker_settings,
@@ -54,6 +54,7 @@ from proxy.net.broker.directory import BrokerProbe, Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.countdown import after_all
 from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.group.settings import GroupSettings
 from proxy.net.session.services import SessionServices
 from proxy.net.session.sessions import Sessions
 from proxy.net.subscription.directory import Subscriptions
@@ -103,7 +104,11 @@ class Gateway:
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = groups_of(config, self._brokers, clock)
-        owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits, tls.replicas, process, turns)
+        owner = self._owner = (
+            OwnerMode(config, loop, self._brokers, clock, limits, tls.replicas, process, turns)
+            if picked(GroupSettings, config).owned
+            else None
+        )
         self._background = AioBackground(loop)
         openings = Openings(clock, self._background)
         subscriptions = self._subscriptions = Subscriptions(

@@ -134,21 +134,6 @@ class _Handshakes:
         return self._door.knock()
 
 
-def owner_mode_of(
-    config: Config,
-    loop: asyncio.AbstractEventLoop,
-    brokers: BrokerDirectory,
-    clock: Clock,
-    limits: Limits,
-    tls: ReplicaTls | None,
-    process: HostProcess | None = None,
-    turns: LoopTurns | None = None,
-) -> OwnerMode | None:
-    """Make it, if it is configured. Raises `StartFailure`."""
-    owned = picked(GroupSettings, config).owned
-    return OwnerMode(config, loop, brokers, clock, limits, tls, process, turns) if owned else None
-
-
 def _secret(config: Config) -> Secret:
     file = config.replicas.replica_secret_file
     assert file is not None, "the configuration is not valid without it"
