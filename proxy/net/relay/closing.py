@@ -13,7 +13,7 @@ Specification: `ServerCnx.handleCloseProducer` and `channelInactive`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.net.alarm import Alarm
 from proxy.wire import commands
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from proxy.net.ports import Clock
     from proxy.net.relay.leg import UpstreamLeg
-    from proxy.producers.admission_lock import AdmissionLock
 
 _T = pb.BaseCommand
 
@@ -37,23 +36,39 @@ TURN_S_MAX: Final = 30.0
 """How long a close may wait for its turn: to break the connection would put it beside what it is to wait for."""
 
 
+class TopicGate(Protocol):
+    """Serialises ownership changes of a topic (`producers.admission_lock`)."""
+
+    def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
+        """Call `begin` when that change may be under way."""
+
+    def join(self, token: object) -> None:
+        """That change is under way."""
+
+    def take_over(self, token: object, former: object) -> bool:
+        """That change is under way instead of a former one; False if that one is not, or another is alone."""
+
+    def end(self, token: object) -> None:
+        """It is over."""
+
+
 class ProducerToClose:
     """One producer, or one close of a producer, that a client leaves at its broker."""
 
-    __slots__ = ("_changes", "admitted", "created", "on_admitted", "producer_id", "request_id")
+    __slots__ = ("_gate", "admitted", "created", "on_admitted", "producer_id", "request_id")
 
-    def __init__(self, changes: AdmissionLock, former: object, producer_id: int, request_id: int | None) -> None:
+    def __init__(self, gate: TopicGate, former: object, producer_id: int, request_id: int | None) -> None:
         """Take the place of what was under way for it, or wait for a turn to close it."""
-        self._changes = changes
+        self._gate = gate
         self.producer_id = producer_id
         self.request_id = request_id
         """Of its creation or its close, if the broker has not answered that."""
         self.created: Callable[[pb.CommandProducerSuccess], None] | None = None
         """Who is to hear the broker's late answer to its creation."""
         self.on_admitted: Callable[[ProducerToClose], None] | None = None
-        self.admitted = changes.take_over(self, former)
+        self.admitted = gate.take_over(self, former)
         if not self.admitted:
-            changes.begin(self, self._admit, alone=False)
+            gate.begin(self, self._admit, alone=False)
 
     def _admit(self) -> None:
         self.admitted = True
@@ -62,16 +77,16 @@ class ProducerToClose:
 
     def over(self) -> None:
         """The broker has nothing of it any more."""
-        self._changes.end(self)
+        self._gate.end(self)
 
     def left_to_broker(self, clock: Clock) -> None:
         """The broker removes it by itself, which cannot be delayed; it is over some time later."""
-        changes, token = self._changes, object()
+        gate, token = self._gate, object()
         self.on_admitted = None
-        if not changes.take_over(token, self):
-            changes.join(token)
-            changes.end(self)
-        clock.call_later(BROKEN_S, lambda: changes.end(token))
+        if not gate.take_over(token, self):
+            gate.join(token)
+            gate.end(self)
+        clock.call_later(BROKEN_S, lambda: gate.end(token))
 
 
 class ProducersToClose:
@@ -81,11 +96,9 @@ class ProducersToClose:
         """Nothing yet."""
         self.all: list[ProducerToClose] = []
 
-    def add(
-        self, changes: AdmissionLock, former: object, producer_id: int, request_id: int | None = None
-    ) -> ProducerToClose:
-        """One more; see `ProducerToClose`. `former` is by what its topic's lock knows what was under way for it."""
-        producer = ProducerToClose(changes, former, producer_id, request_id)
+    def add(self, gate: TopicGate, former: object, producer_id: int, request_id: int | None = None) -> ProducerToClose:
+        """One more; see `ProducerToClose`. `former` is by what its topic's gate knows what was under way for it."""
+        producer = ProducerToClose(gate, former, producer_id, request_id)
         self.all.append(producer)
         return producer
 
