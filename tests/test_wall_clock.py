@@ -14,7 +14,7 @@ WALL_CLOCK = {
     ("proxy/exports/prometheus_api.py", "datetime.now"),
     ("proxy/aio/clock_and_connector.py", "time.time"),
     ("proxy/net/session/client_principal.py", "self._clock.time"),
-    ("proxy/net/session/session.py", "self._clock.time"),
+    ("proxy/net/session/greeting.py", "services.clock.time"),
     ("proxy/net/broker/producer.py", "self._clock.time"),
     ("proxy/net/group/topic.py", "self._clock.time"),
     ("proxy/net/websocket/dead_letters.py", "self._clock.time"),
