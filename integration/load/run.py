@@ -129,9 +129,12 @@ class LoadRun:
         try:
             yield
         finally:
-            names = None if workers is None else frozenset(workers)
-            paused = Interruption(cause, since_ns, workers=names, over_ns=time.monotonic_ns())
-            self._interruptions.append(paused)
+            self.was_paused(cause, since_ns, time.monotonic_ns(), workers)
+
+    def was_paused(self, cause: Cause, since_ns: int, until_ns: int, workers: Collection[str] | None = None) -> None:
+        """Likewise, of what was found out afterwards."""
+        names = None if workers is None else frozenset(workers)
+        self._interruptions.append(Interruption(cause, since_ns, workers=names, over_ns=until_ns))
 
     def wait_until(self, condition: Callable[[], bool], what: str, quiet_s_max: float = QUIET_S_MAX) -> None:
         """Return when the condition holds, looking at it as the workers progress.

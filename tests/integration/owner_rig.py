@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import Enum
@@ -18,7 +19,7 @@ from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
-from proxy.cli.admin_client import AdminClient
+from proxy.cli.admin_client import AdminClient, Unanswered
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
 
@@ -50,13 +51,17 @@ class Owned:
         self._new = new
 
     def start_workers(self, *names: str, **options: Any) -> None:
-        """Each at the next replica."""
+        """Each at the next replica, from which its client may go to any."""
+        self._start(names, [service_url_of(self.gateways, number) for number in range(REPLICAS)], options)
+
+    def start_workers_that_stay(self, *names: str) -> None:
+        """Likewise, with clients that know of no other replica."""
+        self._start(names, [gateway.service_url for gateway in self.gateways], {})
+
+    def _start(self, names: Sequence[str], urls: Sequence[str], options: Mapping[str, Any]) -> None:
         workers = [
-            self.run.start_worker(
-                name,
-                **{"service_url": service_url_of(self.gateways, number % REPLICAS), **TAKING, **options},
-            )
-            for number, name in enumerate(names)
+            self.run.start_worker(name, **{"service_url": url, **TAKING, **options})
+            for name, url in zip(names, itertools.cycle(urls), strict=False)
         ]
         for worker in workers:
             worker.wait_joined()
@@ -102,15 +107,25 @@ class Owned:
             self._move(owner)
         return next(each for each in self.gateways if (each is owner, each is leader) == role.value)
 
+    def place(self, target: KeylineGateway) -> None:
+        """Let this replica own the subscription, if another does."""
+        if self.owner() is not target:
+            self._move(target)
+
     def _move(self, target: KeylineGateway) -> None:
         """Let a replica own the subscription; the order is taken back, and keeps it nowhere."""
         asked = AdminClient(target.admin_url)
         path = f"/subscriptions/{self.run.topic.removeprefix('persistent://')}/{SUBSCRIPTION}/owner"
-        asked.ask("PUT", path, json={"replica": f"replica-{self.gateways.index(target)}"})
+
+        def order(replica: str | None) -> bool:
+            asked.ask("PUT", path, json={"replica": replica})
+            return True
+
+        patiently(lambda: order(f"replica-{self.gateways.index(target)}"), "the order to be taken")
         patiently(lambda: self._serving() is target, "the replica that is named to serve all workers")
-        asked.ask("PUT", path, json={"replica": None})
+        patiently(lambda: order(None), "the order to be taken back")
         everywhere = [AdminClient(gateway.admin_url) for gateway in self.gateways]
-        eventually(lambda: not any(each.ask("GET", "/orders") for each in everywhere), "no orders")
+        patiently(lambda: not any(each.ask("GET", "/orders") for each in everywhere), "no orders")
 
     def workers_at(self, gateway: KeylineGateway) -> frozenset[str]:
         """Those whose clients consume over a connection to this replica, whichever serves them."""
@@ -149,12 +164,12 @@ class Owned:
 
 
 def patiently(condition: Callable[[], object], what: str) -> None:
-    """As `eventually`, of replicas that may be too busy to answer in time: they are asked again."""
+    """As `eventually`, of replicas that may be too busy to answer, or have just stood still: they are asked again."""
 
     def holds() -> object:
         try:
             return condition()
-        except httpx.TimeoutException:
+        except (httpx.TransportError, Unanswered):
             return False
 
     eventually(holds, what)

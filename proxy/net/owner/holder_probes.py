@@ -10,7 +10,7 @@ Of a subscription that direct workers share for now, the owner's `sentinel` is a
 
 Nothing is delivered to such a consumer, and only a lease lets the next owner deliver: so G1 to G4 do not depend on it.
 
-Source: Pulsar, `connectionLivenessCheckTimeoutMillis`; seen with 4.2.4 (`faults/test_owners_frozen.py`).
+Source: Pulsar, `connectionLivenessCheckTimeoutMillis`; seen with 4.2.4 (`faults/test_owners_hung.py`).
 """
 
 from __future__ import annotations

@@ -119,10 +119,15 @@ def bug_reports(log: Path) -> list[str]:
     return found
 
 
-def events(log: Path) -> list[str]:
-    """What a gateway's log tells, in order, by the names of its lines; one that is being written is not looked at."""
+def lines(log: Path) -> list[dict[str, Any]]:
+    """What a gateway's log tells, in order; a line that is being written is not looked at."""
     whole, _, _ = log.read_text().rpartition("\n")
-    return [json.loads(line)["event"] for line in whole.splitlines()]
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def events(log: Path) -> list[str]:
+    """Likewise, by the names of its lines."""
+    return [line["event"] for line in lines(log)]
 
 
 def until(log: Path, event: str = "upstream consumer lost") -> None:

@@ -1,0 +1,171 @@
+"""A replica in owner mode stands still, as under SIGSTOP, or is cut off from the broker, and from nothing else.
+
+It owns the subscription, or leads, or both, or neither: each for 1, 5, 30 and 120 s, one fault after another in a
+deployment. Deployments run beside each other on one broker, and in each there are two subscriptions, of which the
+replica owns one. The contract holds over all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from integration.artifacts import PULSAR_VERSIONS
+from integration.faults.proxy import FaultProxy
+from integration.gateway import KeylineGateway
+from integration.load.run import LoadRun
+from integration.ports import LOOPBACK, free_ports
+from integration.replicas import Replicas
+from integration.standalone import PulsarStandalone
+from tests.integration.faults.owner_waits import WAIT_BESIDE_S_MAX, Victims, check_waits, frozen
+from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, owned_subscription
+from tests.integration.side_by_side import Case, side_by_side
+
+LONG_S: Final = 30.0
+EACH_S: Final = (1.0, 5.0, LONG_S, 120.0)
+RATE_OF_ONE_PER_S: Final = 100.0
+"""Of the only subscription of a deployment; little, for the others are measured meanwhile."""
+
+
+class Trouble(NamedTuple):
+    """What one deployment goes through."""
+
+    cut: bool
+    """Whether the replica is cut off, and not frozen."""
+    leads: bool
+
+
+TROUBLES: Final = {
+    "frozen-owner": Trouble(cut=False, leads=False),
+    "frozen-leader": Trouble(cut=False, leads=True),
+    "owner-cut-off": Trouble(cut=True, leads=False),
+    "leader-cut-off": Trouble(cut=True, leads=True),
+}
+ANYWHERE: Final = "frozen-owner-of-clients-that-go-anywhere"
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+class Cuttable:
+    """A broker with a way of its own for each replica of some deployments."""
+
+    def __init__(self, broker: PulsarStandalone, ways: list[FaultProxy]) -> None:
+        self.broker = broker
+        self._ways = list(enumerate(ways))
+
+    def take(self) -> dict[str, FaultProxy]:
+        """Ways for one more deployment, by the listeners that lead there."""
+        taken, self._ways = self._ways[:REPLICAS], self._ways[REPLICAS:]
+        return {f"way-{number}": way for number, way in taken}
+
+
+@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
+def cuttable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cuttable]:
+    """Of each version."""
+    port, *way_ports = free_ports(1 + REPLICAS * sum(each.cut for each in TROUBLES.values()))
+    listeners = [f"direct:pulsar://{LOOPBACK}:{port}"]
+    listeners += [f"way-{number}:pulsar://{LOOPBACK}:{each}" for number, each in enumerate(way_ports)]
+    settings = {
+        "advertisedAddress": "",
+        "advertisedListeners": ",".join(listeners),
+        "internalListenerName": "direct",
+    }
+    data = tmp_path_factory.mktemp("pulsar")
+    with ExitStack() as stack:
+        broker = PulsarStandalone(request.param, data=data, port=port, settings=settings)
+        stack.enter_context(broker)
+        yield Cuttable(broker, [stack.enter_context(FaultProxy(port, port=each)) for each in way_ports])
+
+
+@contextmanager
+def cut(way: FaultProxy) -> Iterator[None]:
+    """Nothing moves between a replica and the broker in this block."""
+    way.stall()
+    try:
+        yield
+    finally:
+        way.heal()
+
+
+def deployment(cuttable: Cuttable, trouble: Trouble, topics: tuple[str, str], directory: Path) -> Case:
+    """Three replicas that go through this, with workers that stay where they are."""
+    ways = cuttable.take() if trouble.cut else {}
+    broker = cuttable.broker
+
+    def prepare(stack: ExitStack) -> Callable[[], str]:
+        directory.mkdir()
+        addresses = [(way.service_url, listener) for listener, way in ways.items()]
+        replicas = Replicas(stack, broker, directory, {"group_deployment": directory.name}, addresses)
+        url = replicas.start(REPLICAS).service_url
+        runs = [
+            stack.enter_context(LoadRun(directory / f"load-{number}", url, topic, producer_url=broker.service_url))
+            for number, topic in enumerate(topics)
+        ]
+        owned = [Owned(replicas.gateways, run, replicas.start) for run in runs]
+        for each in owned:
+            each.start_workers_that_stay(*WORKERS)
+
+        def cut_off(gateway: KeylineGateway) -> AbstractContextManager[None]:
+            return cut([*ways.values()][replicas.gateways.index(gateway)])
+
+        def act() -> str:
+            victims = Victims(*owned, leads=trouble.leads)
+            for seconds in EACH_S:
+                received = victims.suffer(cut_off if trouble.cut else frozen, seconds)
+                if seconds >= LONG_S and not trouble.cut:
+                    assert received == 0, "a frozen replica has served its workers"
+            return victims.end()
+
+        return act
+
+    return prepare
+
+
+def anywhere(cuttable: Cuttable, topic: str, directory: Path) -> Case:
+    """Three replicas whose owner is frozen, and workers whose clients try one after the other."""
+
+    def prepare(stack: ExitStack) -> Callable[[], str]:
+        directory.mkdir()
+        settings = {"group_deployment": directory.name}
+        owned = stack.enter_context(owned_subscription(cuttable.broker, topic, directory, settings))
+        return lambda: check_waits(
+            owned, frozen(owned.owner()), LONG_S, rate_per_s=RATE_OF_ONE_PER_S, wait_s_max=WAIT_BESIDE_S_MAX
+        )
+
+    return prepare
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest,
+    cuttable: Cuttable,
+    new_topic: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, Future[str]]]:
+    """What became of each, on a broker of one version."""
+    directory = tmp_path_factory.mktemp("hung")
+
+    def case_of(name: str) -> Case:
+        if name == ANYWHERE:
+            return anywhere(cuttable, new_topic("hung"), directory / name)
+        return deployment(cuttable, TROUBLES[name], (new_topic("hung"), new_topic("beside")), directory / name)
+
+    with side_by_side(request, "trouble", case_of) as running:
+        yield running
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_no_key_waits_for_a_replica_that_hangs_or_is_cut_off(outcomes: dict[str, Future[str]], trouble: str) -> None:
+    """Its keys go on at others, in order, and when it goes on it finds out. Only its own workers wait until then."""
+    print(outcomes[trouble].result())
+
+
+@pytest.mark.parametrize("trouble", [ANYWHERE])
+def test_no_key_waits_for_clients_that_ask_the_frozen_replica(outcomes: dict[str, Future[str]], trouble: str) -> None:
+    """Their service URL has all replicas. A client that looks the topic up at the frozen one waits; keys do not."""
+    print(outcomes[trouble].result())
