@@ -127,6 +127,7 @@ PARTS: Final = (
             "tests/integration/test_group_topics.py",
             "tests/integration/test_group_replay.py::test_a_replica_that_was_frozen_meanwhile_delivers_again_too",
             "tests/integration/test_waiting_producer.py::test_who_waits_outlives_a_kill_of_the_gateway",
+            f"tests/integration/test_owners_wide.py[{OLDER_BROKER}]",
         ),
     ),
     Part(

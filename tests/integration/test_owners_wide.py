@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from integration.artifacts import DEFAULT_VERSION
 from integration.load.audit import AuditResult
 from integration.load.lives import Cause
 from integration.load.options import Batching
@@ -23,12 +24,14 @@ GATEWAY_GOES: Final = {Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE}
 OF_THE_BROKER: Final = {Cause.BROKER_KILLED, Cause.CLIENT_QUEUE, Cause.SENT_TWICE}
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
+current = pytest.mark.parametrize("module_broker", [DEFAULT_VERSION], indirect=True)
+"""For a test of clients, whom the broker's version does not concern."""
 
 
 @pytest.fixture
-def owned(module_pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
+def owned(module_broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
     """Three replicas."""
-    with owned_subscription(module_pulsar, new_topic("wide"), tmp_path) as owned:
+    with owned_subscription(module_broker, new_topic("wide"), tmp_path) as owned:
         yield owned
 
 
@@ -58,18 +61,19 @@ def test_three_replicas_become_six_and_then_one(owned: Owned) -> None:
     assert set(result.duplicates_by_cause) <= GATEWAY_GOES, explain(result, *owned.gateways)
 
 
-def test_the_broker_is_killed_while_a_replica_comes(module_pulsar: PulsarStandalone, owned: Owned) -> None:
+def test_the_broker_is_killed_while_a_replica_comes(module_broker: PulsarStandalone, owned: Owned) -> None:
     """In the middle of what moves: all goes on where it was, or where it was going."""
     owned.produce()
     owned.run.wait_acknowledged(MESSAGES // 4)
     owned.add_replica()
     owned.run.interruption(Cause.BROKER_KILLED)
-    module_pulsar.kill()
-    module_pulsar.start()
+    module_broker.kill()
+    module_broker.start()
     result = owned.finish()
     assert set(result.duplicates_by_cause) <= OF_THE_BROKER, explain(result, *owned.gateways)
 
 
+@current
 def test_workers_on_websockets_are_led_to_the_owner(owned: Owned) -> None:
     """Beside those of the Python client, at every replica."""
     for number, name in enumerate(("s1", "s2", "s3")):
@@ -83,18 +87,19 @@ def test_workers_on_websockets_are_led_to_the_owner(owned: Owned) -> None:
     assert not result.duplicates_by_cause, explain(result, *owned.gateways)
 
 
+@current
 def test_partitions_and_subscriptions_have_owners_of_their_own(
-    module_pulsar: PulsarStandalone, owned: Owned, new_topic: Callable[[str], str], tmp_path: Path
+    module_broker: PulsarStandalone, owned: Owned, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Every subscription of every partition may be another replica's: all 32 keep the contract, through a restart."""
     topic = new_topic("partitioned")
     path = topic.replace("://", "/")
-    with module_pulsar.admin() as admin:
+    with module_broker.admin() as admin:
         admin.put(f"/admin/v2/{path}/partitions", json=PARTITIONS).raise_for_status()
     with ExitStack() as stack:
         runs = [
             stack.enter_context(
-                LoadRun(tmp_path / name, owned.gateways[0].service_url, topic, producer_url=module_pulsar.service_url)
+                LoadRun(tmp_path / name, owned.gateways[0].service_url, topic, producer_url=module_broker.service_url)
             )
             for name in SUBSCRIPTIONS
         ]
