@@ -225,9 +225,13 @@ class GatewayPath:
     def new_client(self) -> Wire:
         """One more connection, let in."""
         client = Wire(ClientSession(self._services, lambda _ended: None))
-        self._tell([(client, frames_made.connect())])
+        self.tell(client, frames_made.connect())
         client.take()
         return client
+
+    def tell(self, client: Wire, data: bytes) -> None:
+        """Let the gateway hear this from the client, and what the broker answers to it."""
+        self._tell([(client, data)])
 
     def pump(self, tails: list[bytes], entries_at_a_time: int) -> int:
         """Feed entries with these tails until each message was delivered and acknowledged; the messages delivered.

@@ -48,6 +48,8 @@ __all__ = ["Dispatcher", "HandOver", "OrderingMode"]
 class Dispatcher(Serving):
     """State of one (topic partition, subscription), and all that happens to it."""
 
+    __slots__ = ()
+
     # ---- entries from the broker ------------------------------------------------------------------------------
 
     def receive(self, position: int, slot: int, count: int, tail: bytes, redeliveries: int, now: float) -> None:

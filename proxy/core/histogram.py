@@ -47,7 +47,8 @@ class Histogram:
 
     def __init__(self) -> None:
         """Nothing observed."""
-        self._counts = [0] * (len(BOUNDS_S) + 1)
+        self._counts: list[int] = []
+        """Of each bucket; empty until there is one: most subscriptions of a large deployment are idle."""
         self._sum_s = 0.0
         self.latest_s = -1.0
         """The duration observed last. Who observes it again on the hot path may raise `latest_count` in place."""
@@ -66,12 +67,13 @@ class Histogram:
     def statistics(self) -> HistogramStatistics:
         """Freeze it."""
         self._close_run()
-        return HistogramStatistics(BOUNDS_S, tuple(self._counts), self._sum_s)
+        return HistogramStatistics(BOUNDS_S, tuple(self._counts), self._sum_s) if self._counts else EMPTY
 
     def _close_run(self) -> None:
         """Put what was observed last into its bucket."""
         count = self.latest_count
         if count:
+            self._counts = self._counts or [0] * (len(BOUNDS_S) + 1)
             self._counts[bisect_left(BOUNDS_S, self.latest_s)] += count
             self._sum_s += self.latest_s * count
             self.latest_count = 0

@@ -28,6 +28,8 @@ ASKED_AHEAD: Final = 64
 class Serving(Targets):
     """Queues of what waits, in topic order, and what leaves them."""
 
+    __slots__ = ()
+
     def place(self, parts: Iterable[Part], now: float, *, ahead: bool = False) -> None:
         """Queue parts by their slots, each at its place, and serve the workers concerned.
 

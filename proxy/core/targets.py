@@ -27,6 +27,8 @@ MAX_MESSAGES: Final = 1 << 62
 class Targets(DispatcherTables):
     """The tables, and who may get what."""
 
+    __slots__ = ()
+
     def by_target(self, part: Part, *, ahead: bool = False) -> Iterable[tuple[Worker | None, Part]]:
         """The part in pieces: one for each worker that may get it, one for each slot that is blocked.
 

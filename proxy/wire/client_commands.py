@@ -196,11 +196,13 @@ def close_frame(kind: int, owner_id: int) -> bytes:
 def without_schema(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
     """What is kept of a SUBSCRIBE once it is answered: the broker has judged its schema, which may have megabytes.
 
-    Copied twice, since protobuf frees the memory of a message as a whole, and not that of a field which is cleared. The
-    command itself is left as it is: another may be made of it.
+    Copied, and twice if it has one, since protobuf frees the memory of a message as a whole: what a frame was parsed to
+    is twice as large as what it says, and a field that is cleared keeps its bytes. The command itself is left as it is:
+    another may be made of it.
     """
-    cleared, kept = pb.CommandSubscribe(), pb.CommandSubscribe()
-    cleared.CopyFrom(command)
-    cleared.ClearField("schema")
-    kept.CopyFrom(cleared)
-    return kept
+    kept = pb.CommandSubscribe()
+    kept.CopyFrom(command)
+    if not kept.HasField("schema"):
+        return kept
+    kept.ClearField("schema")
+    return without_schema(kept)

@@ -359,4 +359,6 @@ def test_what_was_refused_and_is_skipped_holds_up_nothing() -> None:
     reposition.reset(rig.subscription.state.dispatcher, rig.clock.now())
     rig.clock.advance(100.0)
     assert stored(rig, but=b"large") == []
-    assert not rig.subscription.dead_letters._refused
+    letters = rig.subscription.dead_letters
+    assert letters is not None
+    assert not letters._refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.dispatcher import Dispatcher
 from proxy.net.subscription.openings import OpeningLimits
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress
@@ -215,14 +216,14 @@ def test_a_batch_of_many_messages_is_looked_at_in_pieces_with_the_same_result(ki
 
 
 @interpreted_only
-def test_a_fault_while_an_entry_is_taken_costs_its_consumer_and_no_other() -> None:
+def test_a_fault_while_an_entry_is_taken_costs_its_consumer_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it costs the connection if it shows at once: the broker sends everything again."""
     rig, background, worker = held()
     rig.link.deliver((0, bomb("k", "x")))
-    rig.subscription.state.dispatcher.receive_batch = None  # type: ignore[assignment, method-assign]
-    background.carry_out()
-    rig.clock.advance(1)
-    del rig.subscription.state.dispatcher.receive_batch
+    with monkeypatch.context() as broken:
+        broken.setattr(Dispatcher, "receive_batch", None)
+        background.carry_out()
+        rig.clock.advance(1)
     assert len(rig.link.sent(T.SUBSCRIBE)) == 2
     rig.link.deliver((0, bomb("k", "x")))
     background.carry_out()

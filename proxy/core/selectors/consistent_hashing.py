@@ -13,9 +13,10 @@ The name's index is the lowest free one, so a worker that leaves and returns get
 Layout: points in a sorted array and the numbers of their owners in a parallel one, which has one element more, a
 repetition of its first: a slot above the last point bisects to that element, so a lookup needs no branch, and the
 owners of an empty ring are ``[0]``, number 0 meaning no owner. Two bytes each, so that the ring of 1,000 workers stays
-in a processor's cache. A join or leave goes once through the worker's points and copies what lies between; why not
-insert one by one: that moves the whole ring's memory for each point. A busy ring writes its owners out slot by slot
-(`owner_table`), because bisecting 10,000 points misses the budget.
+in a processor's cache; a worker's own points and those that wait are kept so, too. A join or leave goes once through
+the worker's points and copies what lies between; why not insert one by one: that moves the whole ring's memory for each
+point. A busy ring writes its owners out slot by slot (`owner_table`), because bisecting 10,000 points misses the
+budget.
 
 Moves are read off on the way: only pieces of the worker change hands, and the ring without it says who is on the other
 side.
@@ -26,7 +27,7 @@ Source: facts 2.2; apache/pulsar 23441 and 23447 (collisions), 23315 (reporting)
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from proxy.core.hash_ranges import HashRange, RangeMove, merge, merge_assignment, merge_moves
@@ -74,12 +75,14 @@ class ConsistentHashing(Generic[W]):
         """Number -> worker."""
         self._free: list[int] = []
         """Numbers below the length of that list that no worker has."""
-        self._queues: dict[int, list[int]] = {}
-        """Colliding point -> numbers of the workers waiting for it, first in first out."""
-        self._members: dict[int, tuple[int, int, list[int]]] = {}
+        self._queued_points = array("H")
+        self._queued = array("H")
+        """Colliding points in ascending order, and the number of a worker that waits for each, first in first out: with
+        1,000 workers half of all points collide."""
+        self._members: dict[int, tuple[int, int, array[int]]] = {}
         """id(worker) -> (its number, index among its namesakes, its points in ascending order)."""
-        self._indexes: dict[str, set[int]] = {}
-        """Name -> indexes in use."""
+        self._indexes: dict[str, int] = {}
+        """Name -> a bit for each index in use."""
         self._table: OwnerTable[W] | None = None
         self._lookups_until_table = LOOKUPS_BEFORE_TABLE
 
@@ -100,7 +103,9 @@ class ConsistentHashing(Generic[W]):
             new_owners += owners[copied:at]
             copied = at
             if at < len(before) and before[at] == point:
-                self._queues.setdefault(point, []).append(number)
+                behind = bisect_right(self._queued_points, point)
+                self._queued_points.insert(behind, point)
+                self._queued.insert(behind, number)
                 continue
             start = points[-1] + 1 if points else FIRST_SLOT
             moves.append(RangeMove(start, point, self._workers[owners[at]], worker))
@@ -135,8 +140,7 @@ class ConsistentHashing(Generic[W]):
             if owner == number:
                 pieces.append((before[at - 1] + 1 if at else FIRST_SLOT, point))
                 owner = NO_OWNER
-            if point in self._queues:
-                owner = self._next_in_queue(point, owner, number)
+            owner = self._next_in_queue(point, owner, number)
             if owner:
                 points.append(point)
                 new_owners.append(owner)
@@ -189,9 +193,10 @@ class ConsistentHashing(Generic[W]):
         twin._owners = self._owners[:]
         twin._workers = self._workers.copy()
         twin._free = self._free.copy()
-        twin._queues = {point: queue.copy() for point, queue in self._queues.items()}
+        twin._queued_points = self._queued_points[:]
+        twin._queued = self._queued[:]
         twin._members = self._members.copy()
-        twin._indexes = {name: indexes.copy() for name, indexes in self._indexes.items()}
+        twin._indexes = self._indexes.copy()
         return twin
 
     def _owner_on_ring(self, slot: int) -> W | None:
@@ -215,31 +220,30 @@ class ConsistentHashing(Generic[W]):
 
     def _take_index(self, name: str) -> int:
         """Give the lowest index no namesake uses."""
-        used = self._indexes.setdefault(name, set())
-        index = 0
-        while index in used:
-            index += 1
-        used.add(index)
-        return index
+        used = self._indexes.get(name, 0)
+        lowest = ~used & (used + 1)
+        self._indexes[name] = used | lowest
+        return lowest.bit_length() - 1
 
     def _release_index(self, name: str, index: int) -> None:
-        used = self._indexes[name]
-        used.remove(index)
-        if not used:
+        self._indexes[name] &= ~(1 << index)
+        if not self._indexes[name]:
             del self._indexes[name]
 
     def _next_in_queue(self, point: int, owner: int, leaving: int) -> int:
         """The next owner of a point when its owner or a waiting worker leaves; `owner` is another owner, or none."""
-        queue = self._queues[point]
+        at = bisect_left(self._queued_points, point)
+        if at == len(self._queued_points) or self._queued_points[at] != point:
+            return owner
         if owner:
-            queue.remove(leaving)
+            at = self._queued.index(leaving, at)
         else:
-            owner = queue.pop(0)
-        if not queue:
-            del self._queues[point]
+            owner = self._queued[at]
+        self._queued_points.pop(at)
+        self._queued.pop(at)
         return owner
 
-    def _pieces(self, number: int, points: list[int]) -> Iterator[HashRange]:
+    def _pieces(self, number: int, points: array[int]) -> Iterator[HashRange]:
         """Yield the slots of a worker with these points, one range per point it owns, then the tail if it has that."""
         for point in points:
             at = bisect_left(self._points, point)
@@ -258,10 +262,11 @@ class ConsistentHashing(Generic[W]):
             start = point + 1
 
 
-def ring_points(name: str, index: int, point_count: int) -> list[int]:
+def ring_points(name: str, index: int, point_count: int) -> array[int]:
     """Return the points of a worker in ascending order, each once.
 
     A worker whose own points collide needs them once: the broker queues it behind itself, which no lookup can see.
     """
     prefix = f"{name}\0{index}\0"
-    return sorted({consistent_slot(murmur31(f"{prefix}{number}".encode())) for number in range(point_count)})
+    points = {consistent_slot(murmur31(f"{prefix}{number}".encode())) for number in range(point_count)}
+    return array("H", sorted(points))

@@ -16,7 +16,6 @@ broker: a client that comes back after its host has vanished would be refused un
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -97,7 +96,7 @@ class Admission:
         """In the order they came; who was probed stands behind those that came by then."""
         self._gone = 0
         """How many of those that are probed have left."""
-        self._due: deque[SubscribedWorker] = deque()
+        self._due: list[SubscribedWorker] = []
         """Those that are looked at next, and some that have gone since."""
         self._contending: dict[SubscribedWorker, SubscribedWorker] = {}
         """Who has the hash slots that each of these names."""
@@ -143,7 +142,7 @@ class Admission:
     def admit(self, located: BrokerLink | None = None) -> None:
         """The broker can be asked, by our consumer or where it was `located`: let in who waits, in order."""
         self._asked_at = located
-        self._due = deque(self._waiting())
+        self._due = self._waiting()
         for subscriber in self._due:
             self._move(subscriber, Stage.ASKED)
         self._begin()
@@ -227,7 +226,7 @@ class Admission:
         """Those of a group that may join now, one by one: each has joined before the clock is looked at."""
         count = 0
         while self._due and count < GROUP_MAX:
-            subscriber = self._due.popleft()
+            subscriber = self._due.pop(0)
             if self._stages.get(subscriber) is Stage.ASKED:
                 self._move(subscriber, self._next(subscriber, link))
                 stage = self._stages.get(subscriber, Stage.JOINED)

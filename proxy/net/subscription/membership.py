@@ -7,7 +7,6 @@ would, and redistributes waiting messages once. Nothing is sent in between, so n
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +49,7 @@ class Membership:
         self.shut_out_changed: Callable[[], None] = lambda: None
         """Who hears that there are more of them, or fewer."""
         self._count_due = False
-        self._lost: deque[tuple[SubscribedWorker, str]] = deque()
+        self._lost: list[tuple[SubscribedWorker, str]] = []
         """Those whose connection is gone, or consumer closed, and who have not left yet."""
         self._losing = False
 
@@ -210,7 +209,7 @@ class Membership:
         for _ in range(GROUP_MAX):
             if not self._lost:
                 break
-            subscriber, reason = self._lost.popleft()
+            subscriber, reason = self._lost.pop(0)
             if subscriber.is_joined:  # or it was disconnected meanwhile
                 self._leave(changes, subscriber, reason)
             if self._state.now() >= end:

@@ -45,7 +45,7 @@ class LimitsWanted:
     def applied(self, settings: SubscriptionSettings) -> SubscriptionSettings:
         """The settings with these limits in them."""
         wanted: dict[str, Any] = {**self.named()}
-        return replace(settings, **wanted)
+        return replace(settings, **wanted) if wanted else settings
 
     def named(self) -> dict[str, float]:
         """Those that are not the configuration's."""

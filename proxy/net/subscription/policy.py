@@ -54,12 +54,10 @@ class SubscriptionPolicy:
         entries of two streams come in no order that a slot could keep.
         """
         if self.sticky:
-            return StickyRanges[Worker]()
+            return StickyRanges()
         if settings.selector == "auto_split":
-            return AutoSplit[Worker]()
-        return ConsistentHashing[Worker](
-            settings.consistent_hashing_points, range_slot if streamed else consistent_slot
-        )
+            return AutoSplit()
+        return ConsistentHashing(settings.consistent_hashing_points, range_slot if streamed else consistent_slot)
 
 
 def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> SubscriptionPolicy:
@@ -100,7 +98,7 @@ def settings_of(
             `policy_of`.
     """
     values: dict[str, Any] = {**configured(settings.key_policies, *key)}
-    ours = replace(settings, **values)
+    ours = replace(settings, **values) if values else settings
     asked: dict[str, Any] = numbers_asked(command)
     if asked.get("dead_letter_after") and not ours.dead_letter_after:
         message = (
@@ -108,7 +106,7 @@ def settings_of(
             "only where its configuration has a dead_letter_after may a consumer choose another; ask its operator"
         )
         raise ClientError(message, pb.NotAllowedError)
-    wanted = replace(ours, **asked)
+    wanted = replace(ours, **asked) if asked else ours
     delays = asked.keys() & {"retry_delay_ms", "retry_delay_max_ms"}
     if delays and wanted.retry_delay_ms > wanted.retry_delay_max_ms:
         message = (
@@ -127,7 +125,7 @@ def settings_again(
     Dead letters that the configuration no longer has are no worker's to ask for: then there are none.
     """
     values: dict[str, Any] = {**configured(settings.key_policies, *key)}
-    ours = replace(settings, **values)
+    ours = replace(settings, **values) if values else settings
     kept: dict[str, Any] = dict(asked)
     if not ours.dead_letter_after:
         kept.pop("dead_letter_after", None)

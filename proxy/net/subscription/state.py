@@ -159,7 +159,8 @@ class SubscriptionState:
             self.dispatcher.outstanding, self.settings.subscription_memory_bytes, self.settings.batch_peek_max_bytes
         )
         self.hot_keys = HotKeys()
-        self.hand_overs: deque[HandOver] = deque(maxlen=HAND_OVERS_KEPT)
+        self.hand_overs: deque[HandOver] | tuple[()] = ()
+        """The latest; made when there is one."""
         self.hand_over_count = 0
         self.request = ""
         """The seek or unsubscribe that the broker has not answered; empty for none."""
@@ -260,6 +261,7 @@ class SubscriptionState:
         dispatcher = self.dispatcher
         if dispatcher.hand_overs:
             self.hand_over_count += len(dispatcher.hand_overs)
+            self.hand_overs = self.hand_overs or deque(maxlen=HAND_OVERS_KEPT)
             self.hand_overs.extend(dispatcher.hand_overs)
             self.events.handed_over(self.key, dispatcher.hand_overs, len(dispatcher.draining))
             dispatcher.hand_overs.clear()

@@ -99,7 +99,8 @@ class Subscription:
         self.lot = ParkingLot(state, services, self._lot_failed) if state.dispatcher.policy.park_after else None
         """Where keys are parked, if that is wanted."""
         self.admission.held = self.lot is not None
-        self.dead_letters = self.lot or DeadLetters(state, services)
+        self.dead_letters: DeadLetters | None = self.lot
+        """Who publishes what has used its attempts: the lot, or made with the first dead letter."""
         self.quarantines = Quarantines(state, services, self.membership)
         self.membership.shut_out_changed = self.quarantines.look_again
         self.ack_leases = AckLeases(state, self.membership, self.quarantines)
@@ -162,7 +163,8 @@ class Subscription:
         self._acks.hurry()
         self.flush()
         self.state.end()
-        self.dead_letters.close()
+        if self.dead_letters is not None:
+            self.dead_letters.close()
         self._wake_up.cancel()
         self.ack_leases.stop()
         self.quarantines.stop()
@@ -322,7 +324,10 @@ class Subscription:
     def _tell_watchers(self) -> None:
         """What came back is told of, and goes to another topic if it did for the last time."""
         self.state.tell_watchers()
-        self.dead_letters.turn()
+        if self.dead_letters is None and self._dispatcher.diversions.fresh:
+            self.dead_letters = DeadLetters(self.state, self.services)
+        if self.dead_letters is not None:
+            self.dead_letters.turn()
 
     def _wake_in_time(self) -> None:
         """Set the timer for what is due first."""

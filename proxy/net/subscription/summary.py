@@ -172,7 +172,7 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
 
 def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings:
     """What a verdict needs besides the dispatcher; `lease` is its field of that name."""
-    state, consumers = subscription.state, subscription.consumers
+    state, consumers, letters = subscription.state, subscription.consumers, subscription.dead_letters
     settings, workers = state.settings, len(state.dispatcher.workers)
     by_workers = settings.look_ahead_messages_per_worker * workers < settings.look_ahead_messages_per_subscription
     bound = f"look_ahead_messages_per_{'worker' if by_workers else 'subscription'}"
@@ -188,8 +188,8 @@ def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings
         memory_bytes=settings.subscription_memory_bytes,
         lease=lease,
         takeover=subscription.takeover.says,
-        diversion_topic=subscription.dead_letters.topic,
-        diversion_advice=subscription.dead_letters.advice(target),
+        diversion_topic="" if letters is None else letters.topic,
+        diversion_advice=("", None) if letters is None else letters.advice(target),
     )
 
 

@@ -89,7 +89,10 @@ class SubscriptionUpstream:
         `refused` is called when the very first attempt failed and the consumer is closed; of a persistent one when any
         failed, and it tries again.
         """
-        self._template = template
+        self._topic = template.topic
+        self._sticky = template.keySharedMeta.keySharedMode == pb.STICKY
+        self._template = template.SerializeToString()
+        """Parsed, it takes seven times as much."""
         self._persistent = persistent
         self._brokers = brokers
         self._clock = clock
@@ -121,7 +124,7 @@ class SubscriptionUpstream:
         self.state = UpstreamState.LOCATING
         self._attempt += 1
         attempt = self._attempt
-        self._brokers.locate(self._template.topic, lambda result: self._located(attempt, result))
+        self._brokers.locate(self._topic, lambda result: self._located(attempt, result))
 
     @property
     def parked(self) -> bool:
@@ -163,7 +166,7 @@ class SubscriptionUpstream:
             self.link.drop_consumer(self.consumer_id)
             if self._clock.now() - self._ready_at >= STEADY_S:
                 self._failures = 0
-        log.info("upstream consumer lost", topic=self._template.topic, reason=reason)
+        log.info("upstream consumer lost", topic=self._topic, reason=reason)
         self._retry(reason, at_once=True)
 
     def begin_anew(self, reason: str) -> None:
@@ -184,8 +187,9 @@ class SubscriptionUpstream:
         self._subscribing = result
         self._asked_at = self._clock.now()
         self.consumer_id = result.new_consumer(self._consumer)
-        subscribe = pb.CommandSubscribe()
-        subscribe.CopyFrom(self._template)
+        subscribe = pb.CommandSubscribe.FromString(self._template)
+        if self.connects:
+            _begin_no_more(subscribe)
         subscribe.consumer_id = self.consumer_id
 
         def build(request_id: int) -> bytes:
@@ -219,7 +223,6 @@ class SubscriptionUpstream:
         self._ready_at = self._clock.now()
         self.last_error = ""
         self.connects += 1
-        _begin_no_more(self._template)
         self._on_ready()
         self._ask_mark_delete(attempt, link)
 
@@ -240,7 +243,7 @@ class SubscriptionUpstream:
 
     def _was_beside(self) -> bool:
         """Whether another consumer of all slots may have been at the broker when it let this one in."""
-        if self._template.keySharedMeta.keySharedMode != pb.STICKY or self._persistent:
+        if not self._sticky or self._persistent:
             return False
         late = self._clock.now() - self._asked_at >= BESIDE_S
         return self._beside or (late and not self._comes_again)
@@ -267,8 +270,7 @@ class SubscriptionUpstream:
 
     def _contended(self, error: Exception) -> bool:
         """Whether another replica's consumer has our slots still: it goes, or the broker finds it gone."""
-        sticky = self._template.keySharedMeta.keySharedMode == pb.STICKY
-        return sticky and broker_code(error) == pb.ConsumerAssignError
+        return self._sticky and broker_code(error) == pb.ConsumerAssignError
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
         self._end(UpstreamState.BACKING_OFF)
@@ -276,7 +278,7 @@ class SubscriptionUpstream:
         settings = self._settings
         delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(max(self._failures - 1, 0), 20)
         longest_ms = settings.reconnect_backoff_max_ms
-        if self._template.keySharedMeta.keySharedMode == pb.STICKY:
+        if self._sticky:
             longest_ms = min(longest_ms, STREAM_BACKOFF_MS_MAX)
         delay_ms = 0 if at_once and not self._failures else min(delay_ms, longest_ms)
         self._failures += 1

@@ -109,8 +109,7 @@ class SubscribedWorker:
         if not self._answered:
             self._answered = True
             self.tell(commands.success(self.command.request_id))
-            if self.command.HasField("schema"):
-                self.command = without_schema(self.command)
+            self.command = without_schema(self.command)
 
     def refuse(self, error: Exception) -> None:
         """The client's SUBSCRIBE fails here, unless it has gone already."""
