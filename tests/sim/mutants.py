@@ -596,7 +596,7 @@ MUTANTS = (
     Mutant(
         "an upstream consumer that is lost does not come back",
         "proxy/net/subscription/upstream.py",
-        '        log.info("upstream consumer lost", topic=self._template.topic, reason=reason)\n'
+        '        log.info("upstream consumer lost", topic=self._topic, reason=reason)\n'
         "        self._retry(reason, at_once=True)\n",
         "",
     ),
