@@ -58,11 +58,11 @@ class Diversions:
         """Why they do not arrive, if they do not; set by the caller."""
         self.parked: set[int] = set()
         """Slots of which everything goes, as it comes: see `parking`. Each is in `held`."""
-        self.redriving: set[int] = set()
+        self.redriving: dict[int, None] = {}
         """Parked slots of which what was parked is delivered; what comes meanwhile waits behind it."""
         self.dirty: dict[int, None] = {}
         """Parked slots of which something may wait that is to go; the caller looks at them once a turn."""
-        self.stray: set[int] = set()
+        self.stray: dict[int, None] = {}
         """Those of which something may wait for its worker's permits still."""
         self.done: list[Batch] = []
         """What was parked and is acknowledged, for the caller to take."""

@@ -37,8 +37,8 @@ def give_up(dispatcher: Dispatcher, part: Part) -> None:
     """A part that came back has used its attempts; the caller places it."""
     diversions = dispatcher.diversions
     if part.foreign:
-        diversions.redriving.discard(part.slot)
-        diversions.stray.add(part.slot)
+        diversions.redriving.pop(part.slot, None)
+        diversions.stray[part.slot] = None
         diversions.failed[part.slot] = None
     elif dispatcher.policy.dead_letter_after:
         diversions.add(part)
@@ -51,8 +51,7 @@ def mark(dispatcher: Dispatcher, slot: int) -> None:
     diversions = dispatcher.diversions
     diversions.parked.add(slot)
     diversions.held.setdefault(slot, {})
-    diversions.stray.add(slot)
-    diversions.dirty[slot] = None
+    diversions.stray[slot] = diversions.dirty[slot] = None
 
 
 def collect(dispatcher: Dispatcher, now: float) -> None:
@@ -60,7 +59,7 @@ def collect(dispatcher: Dispatcher, now: float) -> None:
     diversions = dispatcher.diversions
     dirty, diversions.dirty = diversions.dirty, {}
     due = [slot for slot in dirty if slot in diversions.parked and slot not in diversions.redriving]
-    stray = diversions.stray.intersection(due)
+    stray = {slot for slot in due if slot in diversions.stray}
     if stray:
         _gather(dispatcher, stray, now)
     for slot in due:
@@ -80,7 +79,7 @@ def collect(dispatcher: Dispatcher, now: float) -> None:
 def begin_redrive(dispatcher: Dispatcher, slot: int) -> None:
     """What comes of the slot waits from now on; what is on its way to the lot arrives there yet."""
     assert slot in dispatcher.diversions.parked
-    dispatcher.diversions.redriving.add(slot)
+    dispatcher.diversions.redriving[slot] = None
 
 
 def feed(dispatcher: Dispatcher, part: Part, now: float) -> None:
@@ -99,7 +98,7 @@ def release(dispatcher: Dispatcher, slot: int, now: float) -> None:
     """Nothing of the slot is in the lot: it goes on, with what waits."""
     diversions = dispatcher.diversions
     diversions.parked.discard(slot)
-    diversions.redriving.discard(slot)
+    diversions.redriving.pop(slot, None)
     diversions.dirty.pop(slot, None)
     if not diversions.held[slot]:
         del diversions.held[slot]
@@ -126,7 +125,8 @@ def restored(
 def _gather(dispatcher: Dispatcher, slots: set[int], now: float) -> None:
     """What waits for its worker's permits waits with the rest of its slot: one look at all workers for all slots."""
     diversions = dispatcher.diversions
-    diversions.stray -= slots
+    for slot in slots:
+        del diversions.stray[slot]
     for worker in dispatcher.workers.values():
         moved = [part for part in worker.ready if part.slot in slots]
         if moved:

@@ -104,7 +104,7 @@ class Admission:
         self._asked_at: BrokerLink | None = None
         """Where the broker can be asked besides."""
         self._judged = set() if state.streamed else {_judged_by_broker(first)}
-        self._asking: set[tuple[bytes, bool]] = set()
+        self._asking: dict[tuple[bytes, bool], None] = {}
         """What a group's probes under way are about."""
         self._locating = False
 
@@ -287,7 +287,7 @@ class Admission:
             self._lifecycle.end_if_empty()
 
         if self._state.streamed:
-            self._asking.add(judged)
+            self._asking[judged] = None
         probe(link, subscriber.command, answered)
 
     # ---- of a group -------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class Admission:
 
     def _share(self, judged: tuple[bytes, bool], error: Exception | None) -> None:
         """An answer is for all who bring the same; if it is no, each of them would get that."""
-        self._asking.discard(judged)
+        self._asking.pop(judged, None)
         if error is not None:
             for subscriber in self._waiting():
                 if _judged_by_broker(subscriber.command) == judged:

@@ -274,7 +274,7 @@ class ParkingLot(DeadLetters):
         """What was not taken out yet stays parked."""
         del self._orders[slot]
         diversions = self._state.dispatcher.diversions
-        diversions.redriving.discard(slot)
+        diversions.redriving.pop(slot, None)
         diversions.dirty[slot] = None
         self._redrives.end(slot)
         log.warning("redrive failed", topic=self.topic, slot=slot, reason=reason)
