@@ -45,7 +45,7 @@ class Held:
 class OpenTransactions:
     """All that is held so, of one subscription; false while there is nothing."""
 
-    __slots__ = ("_by_position", "_by_slot", "abort", "departed", "messages", "open")
+    __slots__ = ("_by_position", "_by_slot", "abort", "came_again", "departed", "messages", "open")
 
     def __init__(self) -> None:
         """Nothing is held."""
@@ -55,6 +55,8 @@ class OpenTransactions:
         """How many messages are held, and waited for."""
         self.messages = 0
         """How many messages."""
+        self.came_again = 0
+        """How often the broker sent some of it once more."""
         self.open: dict[TransactionId, int] = {}
         """Transactions in which something is held, and in how many pieces."""
         self.departed: dict[int, Worker] = {}
@@ -140,6 +142,7 @@ class OpenTransactions:
         ]
         if again:
             assert self.abort is not None
+            self.came_again += 1
             self.abort(dispatcher, again, now)
 
     def clear(self) -> list[int]:

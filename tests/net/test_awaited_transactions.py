@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import itertools
 
-from proxy.net.subscription.transactions import ASK_S, COORDINATOR_S, RESEND_S
+from proxy.net.subscription.transactions import ASK_S, AWAITED_AT_ONCE, COORDINATOR_S, RESEND_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import T, single
 from tests.net.test_subscription_transactions import ack
 
 
-def full() -> tuple[SubscriptionRig, Worker, str, int]:
+def full(count: int = 1, *, memory_bytes: int = 1 << 20, size: int = 1) -> tuple[SubscriptionRig, Worker, str, int]:
     """A worker that waits for a key which a worker that left has in a transaction; newer messages fill the look-ahead.
 
-    With the key, and the first entry that has not come.
+    So many messages of this size are in the transaction. With the key, and the first entry that has not come.
     """
-    rig = SubscriptionRig(look_ahead_messages_per_worker=2, look_ahead_messages_per_subscription=2)
-    first = rig.worker("a", permits=1)
+    rig = SubscriptionRig(
+        look_ahead_messages_per_worker=2,
+        look_ahead_messages_per_subscription=2,
+        subscription_memory_bytes=memory_bytes,
+    )
+    first = rig.worker("a", permits=count)
     second = rig.worker("b", permits=3)
     key = rig.key_for("a")
-    left = rig.link.permits() - 1
-    rig.link.deliver((0, single(key)))
-    ack(rig, first, 0)
+    left = rig.link.permits() - count
+    rig.link.deliver(*[(entry, single(key, b"x" * size)) for entry in range(count)])
+    ack(rig, first, *range(count))
     first.lose()
-    entries = itertools.count(1)
+    entries = itertools.count(count)
     while left := left + rig.link.permits():
         rig.link.deliver(*[(next(entries), single(key)) for _ in range(left)])
         left = 0
@@ -33,7 +37,6 @@ def full() -> tuple[SubscriptionRig, Worker, str, int]:
     rig.clock.advance(COORDINATOR_S - 2 * ASK_S)
     assert rig.link.permits() == 0
     rig.clock.advance(3 * ASK_S)
-    assert rig.link.permits() == 1
     return rig, second, key, next(entries)
 
 
@@ -45,6 +48,7 @@ def reads(rig: SubscriptionRig) -> bool:
 def test_what_an_abort_gives_back_comes_though_the_look_ahead_is_full() -> None:
     """A broker without permits sends nothing; that the transaction is gone, its coordinator says."""
     rig, second, key, _ = full()
+    assert rig.link.permits() == 1
     rig.link.deliver((0, single(key)), redeliveries=1)
     assert second.entries() == [0, 1, 2]
 
@@ -52,6 +56,7 @@ def test_what_an_abort_gives_back_comes_though_the_look_ahead_is_full() -> None:
 def test_for_what_does_not_come_again_the_broker_is_granted_permits_seldom() -> None:
     """Others may use them, or have been under way; the transaction was committed then, and its key goes on."""
     rig, second, key, following = full()
+    assert rig.link.permits() == 1
     rig.link.deliver((following, single(key)))
     rig.clock.advance(ASK_S / 2)
     assert (rig.link.permits(), second.entries()) == (0, [])
@@ -62,6 +67,7 @@ def test_for_what_does_not_come_again_the_broker_is_granted_permits_seldom() -> 
 def test_permits_that_others_took_are_granted_again() -> None:
     """After twice as long each time, so that the look-ahead grows by a few messages and not without end."""
     rig, _, key, following = full()
+    assert rig.link.permits() == 1
     rig.link.deliver((following, single(key)))
     following += 1
     granted = []
@@ -73,6 +79,25 @@ def test_permits_that_others_took_are_granted_again() -> None:
             rig.link.deliver(*[(following + each, single(key)) for each in range(permits)])
             following += permits
     assert 3 < len(granted) < 9, granted
+
+
+def test_for_many_the_broker_has_few_permits_at_once_and_more_as_they_come() -> None:
+    """What takes them instead is beyond the bounds of the look-ahead and of the memory."""
+    rig, _, key, following = full(2 * AWAITED_AT_ONCE + 5)
+    assert rig.link.permits() == AWAITED_AT_ONCE
+    for first in (0, AWAITED_AT_ONCE):
+        rig.link.deliver(*[(first + each, single(key)) for each in range(AWAITED_AT_ONCE)], redeliveries=1)
+        assert rig.link.permits() == min(AWAITED_AT_ONCE, 2 * AWAITED_AT_ONCE + 5 - first - AWAITED_AT_ONCE)
+    rig.link.deliver(*[(following + each, single(key)) for each in range(5)])
+    assert rig.link.permits() == 0, "others took them"
+
+
+def test_for_many_the_broker_has_one_permit_where_twice_the_memory_is_used() -> None:
+    """Transactions that end unseen, and what takes the permits for them, would fill it."""
+    rig, _, key, _ = full(AWAITED_AT_ONCE, memory_bytes=20_000, size=3_000)
+    for entry in range(3):
+        assert rig.link.permits() == 1
+        rig.link.deliver((entry, single(key, b"x" * 3_000)), redeliveries=1)
 
 
 def test_what_an_abort_gives_back_is_read_though_the_memory_is_full() -> None:

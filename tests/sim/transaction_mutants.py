@@ -103,4 +103,11 @@ MUTANTS: Final = (
         "            if begun is not None and begun.worker is worker and begun.needed <= chunk.index:\n",
         tests=OF_CORE,
     ),
+    Mutant(
+        "transactions: permits for what may come again know no bound",
+        "proxy/net/subscription/transactions.py",
+        "        return min(self.awaited_messages, 1) if crowded else self.awaited_messages\n",
+        "        return self.awaited_messages\n",
+        tests=OF_NET,
+    ),
 )

@@ -10,8 +10,9 @@ messages again. So the gateway learns it in one of four ways:
    the broker send the messages again, so it was a commit, most likely: keys do not wait for it any more. But nothing is
    acknowledged on a likelihood, and the messages remain in wait for 2 or 3. So they do after `HELD_S_MAX` without news.
    A broker without permits sends nothing again. It has none while the look-ahead is full, perhaps of what waits for
-   these very messages. So it is granted as many as are awaited, and what comes again goes before all else. While they
-   do not come it is granted them anew, each time after twice as long: others may have been under way, and taken them.
+   these very messages. So it is granted some for what is awaited, and what comes again goes before all else. As long as
+   it comes, there are more. While it does not, they are granted anew, each time after twice as long: others may have
+   been under way, and taken them. They are few at once, for what takes them is beyond the bound of the memory.
 
 An acknowledgement whose transaction has ended before it was sent is not sent: it would be pending at the broker until
 that notices. One that was not answered before the end may have come too late to be a part of it, so its messages are
@@ -63,6 +64,9 @@ COORDINATOR_S: Final = 5.0
 ASKED_MAX: Final = 20
 """Transactions that are asked for in each look, those first that have waited longest. So with more than
 `ASKED_MAX * COORDINATOR_S / ASK_S` of them each is asked for once in as many looks as there are times `ASKED_MAX`."""
+
+AWAITED_AT_ONCE: Final = 20
+"""For so many of the awaited messages the broker has permits at once; for one while twice the memory is in use."""
 
 RESEND_S: Final = 2.0
 """So long after a transaction's end what was aborted is awaited; a broker sends it within milliseconds."""
@@ -129,7 +133,9 @@ class TransactionalAcks:
         self._permitted_at: dict[TransactionId, float] = {}
         """When the broker had permits first after that."""
         self.awaited_messages = 0
-        """Those of transactions that are gone, when permits for them are due."""
+        """Those of transactions that are gone, when permits for them are due; `AWAITED_AT_ONCE` at most."""
+        self._came_again = 0
+        """How often something had come again when they were counted."""
         self._permits_at = 0.0
         """When they are due again."""
         self._permits_pause_s = 0.0
@@ -194,6 +200,9 @@ class TransactionalAcks:
             return
         if permits > 0:
             self.permitted()
+        elif self._gone_at and self._came_again != self._dispatcher.in_transaction.came_again:
+            self._permitted_at.clear()  # they come, and are waited for from now on
+            self._count_awaited()
         now, unsent = self._clock.now(), self._unsent
         self._unsent = [request for request in unsent if request.due_at > now]
         for request in unsent:
@@ -202,6 +211,10 @@ class TransactionalAcks:
         if self._ask_due:
             self._ask_due = False
             self._ask(link, consumer_id)
+
+    def permits_due(self, *, crowded: bool) -> int:
+        """Messages for which the broker should have permits, beyond all bounds; `crowded`: twice the memory is used."""
+        return min(self.awaited_messages, 1) if crowded else self.awaited_messages
 
     def permitted(self) -> None:
         """The broker has permits: what comes again of transactions that are gone comes now."""
@@ -341,8 +354,15 @@ class TransactionalAcks:
         self._count_awaited()
 
     def _count_awaited(self) -> None:
+        transactions = self._dispatcher.in_transaction
+        self._came_again = transactions.came_again
         awaited = (held for each in self._gone_at for held in self._transactions.get(each, ()) if held.confirmed)
-        self.awaited_messages = sum(held.part.count for held in awaited)
+        messages = 0
+        for held in awaited:
+            messages += held.part.count if transactions.holds(held.part) else 0
+            if messages >= AWAITED_AT_ONCE:
+                break
+        self.awaited_messages = min(messages, AWAITED_AT_ONCE)
 
     def _ask(self, link: BrokerLink, consumer_id: int) -> None:
         def answered(reply: pb.BaseCommand | Exception) -> None:
