@@ -18,6 +18,7 @@ from spark_reports import ordering_audit as audit
 from spark_reports import policy_audit
 from spark_reports.coverage import BEGAN, COUNTED, coverage
 from spark_reports.gateway_runs import ODD_NS, odd
+from spark_reports.holdings import ABSENCES, BEGINNINGS
 from spark_reports.place import JournalError
 from spark_reports.reading import hour_of
 from spark_reports.report import LOST_ROWS, SHOWN_MAX, Report, verdict
@@ -83,8 +84,8 @@ def judge(connection: duckdb.DuckDBPyConnection, span: Span = EVERYTHING) -> tup
         "until_ns": until_ns,
         "around_since_ns": around_since_ns,
         "around_until_ns": around_until_ns,
-        "beginnings": list(audit.BEGINNINGS),
-        "absences": list(audit.ABSENCES),
+        "beginnings": list(BEGINNINGS),
+        "absences": list(ABSENCES),
     }
     judged = _ask(connection, "audit.sql", parameters)
     rows = (row for one in judged["found"] or [] for row in _violations(one))

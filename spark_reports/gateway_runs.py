@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from spark_reports.columns import RUN
+from spark_reports.holdings import goes_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -33,7 +34,7 @@ def presence(deliveries: DataFrame, counted: DataFrame) -> DataFrame:
     Returns:
         `gateway`, `life`, `topic`, `subscription`, `consumer`; `rows` and the other columns that `runs` needs;
         `deliveries` (its rows `sent`), `counted` (what the gateway counted of run and subscription, or null),
-        `sent_then` (rows `sent` of that time).
+        `sent_then` (rows `sent` of that time), and `goes_whole`, for `holdings.numbered`.
     """
     at = F.col("at_ns")
     sent = F.col("event") == "sent"
@@ -46,6 +47,7 @@ def presence(deliveries: DataFrame, counted: DataFrame) -> DataFrame:
             F.count(F.when(sent, 1)).alias("deliveries"),
             F.max("counted").alias("counted"),
             F.count(F.when(then, 1)).alias("sent_then"),
+            goes_whole(),
         )
     )
 

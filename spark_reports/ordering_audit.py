@@ -14,44 +14,41 @@ Compared are times of one `life` of one gateway only, whose clock never goes bac
 the subscription (a seek or a replay begins another). Subscriptions in the mode `unordered` promise no order: they are
 left out of the first three questions.
 
-DataFrame API and built-in functions only. Everything of a key is brought together once, by the hash of its topic,
-subscription and digest; there it is sorted twice, by message and by time, and every question is a window over one of
-the two orders. So the cost grows as the record does. Spark compares rows by the first eight bytes of the first column
-it sorts by, and by all columns only where these are alike: so numbers that differ come first, and names last. What is
-aggregated is numbers only, because with texts Spark would sort once more.
+DataFrame API and built-in functions only. Everything of a key is brought together once, in numbers (`holdings`), and is
+sorted twice, by message and by time; every question is a window over one of the two orders. So the cost grows as the
+record does. A window is over all of a key: one for each message would cost more to begin than to compute, as most have
+one holding. What is said about a message as a whole looks at the last row of a kind so far: whether that is of this
+message. Evidence is put into words only for what is found.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from spark_reports.columns import message_name, wall_ns_of
+from spark_reports.columns import PLACE, message_name
+from spark_reports.holdings import (
+    ACKED,
+    DROPPED,
+    ENDS,
+    KEY_IN_NUMBERS,
+    PARTY,
+    RETURNED,
+    holdings,
+    numbered,
+    parties_of,
+)
 from spark_reports.span import EVERYTHING, Span, nanoseconds
 
 if TYPE_CHECKING:
-    from pyspark.sql.window import WindowSpec
+    from collections.abc import Iterable, Mapping, Sequence
 
 KEY: Final = ("topic", "subscription", "key_digest")
-POSITION: Final = (*KEY, "ledger", "entry", "batch_index")
-MESSAGE: Final = (*POSITION, "life")
-BY_KEY: Final = ("key_digest", "topic", "subscription")
-"""The same columns as `KEY`, to sort by."""
-BY_POSITION: Final = ("entry", "ledger", "batch_index", *BY_KEY)
-ENDS: Final = ("acked", "returned", "dropped")
-"""How a delivery may end."""
-BACK: Final = ("returned", "dropped")
-"""Ends behind which it is delivered again."""
-GIVEN_UP: Final = "given_up"
-"""Why something was returned that is not to be sent again."""
-WHOLE: Final = "whole"
-"""How something was sent that only goes with all of its batch."""
-DELIVERY: Final = (*MESSAGE, "consumer", "attempt")
-OF_BATCH: Final = ("topic", "subscription", "life", "ledger", "entry")
-BATCH_DELIVERY: Final = (*OF_BATCH, "consumer", "attempt", "given_ns")
-
 VIOLATIONS: Final = (
     "violation",
     "gateway",
@@ -68,11 +65,6 @@ VIOLATIONS: Final = (
 )
 """Columns of what `violations` gives: the message and worker it is about, and the other one of a pair, if it is one."""
 
-BEGINNINGS: Final = ("subscription_began", "group_replayed")
-"""Events behind which messages of before may come once more, in their order."""
-ABSENCES: Final = ("upstream_lost", "upstream_ready", "group_session", "group_stream_released", "operator_order")
-"""Events at which the gateway may give up what waits: another replica, or the broker, has it then."""
-
 NEVER: Final = (1 << 63) - 1
 """When what has not ended ends."""
 EARLY: Final = "%d.%03d ms before its end"
@@ -83,56 +75,89 @@ NEVER_SENT: Final = "acknowledged, and never sent"
 BEFORE: Final = "the delivery before "
 NOT_ENDED: Final = "had not ended"
 
+ALL: Final = (Window.unboundedPreceding, Window.unboundedFollowing)
+"""Rows of a frame: as wide as another of its order, it costs no window of its own."""
 SUMS: Final = (
     "messages", "deliveries", "acked", "returned", "dropped", "again_after_return", "again_after_drop",
     "again_in_another_life", "keys", "outstanding", "waiting",
 )  # fmt: skip
+_EVIDENCE: Final = (
+    "overlap", "inversion", "never_acked", "never_delivered", "repeated", "is_witness",
+    "party", "key_digest", "slot", *PLACE, "sent_ns", "ended_ns", "ahead_ns", "held", "ahead", "before_how",
+    "before_worker",
+)  # fmt: skip
 
 
-def judge(deliveries: DataFrame, events: DataFrame, span: Span = EVERYTHING) -> DataFrame:
-    """All of the work, in one pass: a row for each of Spark's partitions, which `violations` and `totals` read.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What `judge` found, in numbers."""
+
+    parts: DataFrame
+    """A row for each of Spark's partitions: `SUMS`, and `found`."""
+    named: DataFrame
+    """What the numbers of parties mean."""
+    span: Span
+
+    def cache(self) -> Judged:
+        """The same, which is computed once for all who ask."""
+        return Judged(self.parts.cache(), self.named, self.span)
+
+
+def judge(
+    deliveries: DataFrame, events: DataFrame, span: Span = EVERYTHING, who: Sequence[dict[str, Any]] | None = None
+) -> Judged:
+    """All of the work, in one pass, which `violations` and `totals` read.
 
     Args:
         deliveries: rows of the journal's table of this name.
         events: likewise.
         span: what is to be judged and counted. The rows are of `span.around`: what was sent before that is known from
             its end only, and is taken as sent.
-
-    Returns:
-        `SUMS`, and `found`: an array of `VIOLATIONS`.
+        who: what `holdings.parties_of` gives of these deliveries, if it is known.
     """
     begin = span.around.since
-    held = _in_segments(holdings(deliveries, None if begin is None else nanoseconds(begin)), events)
+    known = parties_of(deliveries) if who is None else who
+    named = deliveries.sparkSession.createDataFrame(numbered(known, events))
+    since_ns = None if begin is None else nanoseconds(begin)
+    held = holdings(deliveries, named, since_ns, whole=any(party["goes_whole"] for party in known))
     moment = F.coalesce("sent_ns", "ended_ns") + F.col("ahead_ns")
-    ended_inside = F.coalesce(span.holds(F.col("ended_ns") + F.col("ahead_ns")), F.lit(False))
-    inside = held.withColumn("inside", span.holds(moment)).withColumn("ended_inside", ended_inside)
-    by_time = _by_time(_by_message(inside))
-    found = F.filter(F.array(*_questions()), lambda each: each.isNotNull() & span.holds(each["wall_ns"]))
-    told = by_time.withColumn("found", found)
-    return (
+    inside = {
+        "inside": span.holds(moment),
+        "ended_inside": F.coalesce(span.holds(F.col("ended_ns") + F.col("ahead_ns")), F.lit(False)),
+    }
+    by_time = _by_time(_by_message(held.withColumns(inside)))
+    questions = {name: F.coalesce(question, F.lit(False)) for name, question in _questions().items()}
+    told = by_time.withColumns(questions)
+    is_found = reduce(or_, map(F.col, questions), F.col("is_witness"))
+    parts = (
         told.withColumn("part", F.spark_partition_id())
         .groupBy("part")
         .agg(
             *[F.sum(column.cast("long")).alias(name) for name, column in _sums().items()],
-            F.flatten(F.collect_list(F.when(F.size("found") > 0, F.col("found")))).alias("found"),
+            F.collect_list(F.when(is_found, F.struct(*_EVIDENCE))).alias("found"),
         )
         .drop("part")
     )
+    return Judged(parts, named, span)
 
 
-def violations(judged: DataFrame) -> DataFrame:
-    """Everything that must not be; empty if the contract was kept.
+def violations(judged: Judged) -> DataFrame:
+    """Everything that must not be; empty if the contract was kept: `VIOLATIONS`, one row for each."""
+    names = judged.named.select("party", "run", "worker", *PARTY)
+    rows = judged.parts.select(F.explode("found").alias("found")).select("found.*").join(F.broadcast(names), "party")
+    of_worker = Window.partitionBy(*KEY, *PLACE, "run", "worker")
+    known = rows.withColumn("was_sent_ever", F.max(F.col("sent_ns").isNotNull()).over(of_worker))
+    each = F.filter(F.array(*_answers()), lambda one: one.isNotNull() & judged.span.holds(one["wall_ns"]))
+    others = judged.named.select(F.col("worker").alias("other_worker"), F.col("consumer").alias("other_consumer"))
+    return (
+        known.withColumn("each", F.explode(each))
+        .select(*PARTY, "key_digest", "slot", message_name().alias("message"), "each.*")
+        .join(F.broadcast(others.distinct()), "other_worker", "left")
+        .select(*VIOLATIONS)
+    )
 
-    Args:
-        judged: what `judge` gives.
 
-    Returns:
-        `VIOLATIONS`, one row for each.
-    """
-    return judged.select(F.explode("found").alias("found")).select("found.*")
-
-
-def totals(judged: DataFrame) -> DataFrame:
+def totals(judged: Judged) -> DataFrame:
     """What there was to be judged: one row.
 
     Args:
@@ -145,256 +170,200 @@ def totals(judged: DataFrame) -> DataFrame:
         record `outstanding` (deliveries that have not ended) and `waiting` (messages that were given back and not sent
         again, and nothing says that they should have been).
     """
-    return judged.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS])
+    return judged.parts.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS])
 
 
-def parties(present: DataFrame) -> DataFrame:
-    """Who took part: one row.
+def parties(present: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Who took part: how many `consumers`, `lives` and `gateways` there are in the rows of `gateway_runs.presence`."""
+    who = list(present)
+    return {
+        "consumers": len({(row["topic"], row["subscription"], row["consumer"]) for row in who}),
+        "lives": len({row["life"] for row in who}),
+        "gateways": len({row["gateway"] for row in who}),
+    }
 
-    Args:
-        present: what `gateway_runs.presence` gives.
 
-    Returns:
-        `consumers`, `lives`, `gateways`: numbers.
-    """
-    return present.agg(
-        F.count_distinct("topic", "subscription", "consumer").alias("consumers"),
-        F.count_distinct("life").alias("lives"),
-        F.count_distinct("gateway").alias("gateways"),
+def _in_turn(held: DataFrame) -> DataFrame:
+    """With `turn`, its place among its key's by message, and what the rows beside it tell."""
+    in_order = (*PLACE, "run", "segment", F.asc_nulls_last("sent_ns"), F.asc_nulls_last("ended_ns"))
+    in_turn = Window.partitionBy(*KEY_IN_NUMBERS).orderBy(*in_order)
+    before = ("run", "segment", "how", "back_how", "ended_ns", "back_ns", "worker")
+    beside = held.select(
+        "*",
+        F.row_number().over(in_turn).alias("turn"),
+        F.max(F.when(F.col("inside"), 1)).over(in_turn.rowsBetween(Window.unboundedPreceding, -1)).alias("key_before"),
+        *[F.lag(name).over(in_turn).alias(f"b_{name}") for name in (*PLACE, *before)],
+        *[F.lead(name).over(in_turn).alias(f"n_{name}") for name in (*PLACE, "run", "segment", "sent_ns")],
     )
-
-
-def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
-    """One row for each delivery of each message: all its rows tell when that was.
-
-    Args:
-        deliveries: rows of the journal's table of this name.
-        since_ns: by the wall clock, when the rows begin; what ends in them may have been sent before.
-
-    Returns:
-        `DELIVERY`, `gateway`, `slot`, `sent_ns` (null if it was never sent), `ended_ns` and `how` (null while it
-        lasts), `ahead_ns` (of the wall clock before the run's), `given_up` (whether that was its last attempt),
-        `whole` (whether it was sent with a batch that only goes so), and `back_ns` and `back_how`: its end, but of what
-        was acknowledged of such a batch when the rest came back, if it did.
-    """
-    ended = F.col("event") != "sent"
-    sent = ~ended
-    how = F.nullif(F.array_position(F.array(*map(F.lit, ENDS)), F.col("event")), F.lit(0))
-    if since_ns is not None:
-        sent |= wall_ns_of("sent_ns") < F.lit(since_ns)
-    held = (
-        deliveries.repartition(*KEY)
-        .groupBy(*DELIVERY, "gateway", F.col("sent_ns").alias("given_ns"))
-        .agg(
-            F.min("slot").alias("slot"),
-            F.min(F.when(sent, F.col("sent_ns"))).alias("sent_ns"),
-            F.min(F.when(ended, F.col("at_ns"))).alias("ended_ns"),
-            F.min_by(F.when(ended, how), F.when(ended, F.col("at_ns"))).alias("how"),
-            F.min(F.col("wall_ns") - F.col("at_ns")).alias("ahead_ns"),
-            F.coalesce(F.max(F.col("why") == GIVEN_UP), F.lit(False)).alias("given_up"),
-            F.coalesce(F.max(F.col("why") == WHOLE), F.lit(False)).alias("whole"),
-        )
-        .withColumn("how", F.try_element_at(F.array(*map(F.lit, ENDS)), F.col("how").cast("int")))
-    )
-    with_rest = (F.col("how") == "acked") & F.col("rest_how").isNotNull()
-    return (
-        held.join(F.broadcast(_rests(deliveries)), list(BATCH_DELIVERY), "left")
-        .withColumn("back_ns", F.when(with_rest, F.col("rest_ns")).otherwise(F.col("ended_ns")))
-        .withColumn("back_how", F.when(with_rest, F.col("rest_how")).otherwise(F.col("how")))
-        .drop("given_ns", "rest_ns", "rest_how")
-    )
-
-
-def _rests(deliveries: DataFrame) -> DataFrame:
-    """When and how what was not acknowledged of a batch that only goes whole came back, by the batch's delivery."""
-    return (
-        deliveries.where(F.col("event").isin(*BACK))
-        .groupBy(*OF_BATCH, "consumer", "attempt", F.col("sent_ns").alias("given_ns"))
-        .agg(F.min("at_ns").alias("rest_ns"), F.min_by("event", "at_ns").alias("rest_how"))
-        .join(deliveries.where(F.col("why") == WHOLE).select(*OF_BATCH).distinct(), list(OF_BATCH), "left_semi")
-    )
-
-
-def _in_segments(held: DataFrame, events: DataFrame) -> DataFrame:
-    """With `segment`, how often the subscription began before; `unordered`, whether it promises none; `absences`."""
-    beginning, absence = F.col("kind").isin(*BEGINNINGS), F.col("kind").isin(*ABSENCES)
-    markers = (
-        events.where(beginning | absence)
-        .groupBy("topic", "subscription", "life")
-        .agg(
-            F.array_sort(F.collect_list(F.when(beginning, F.col("at_ns")))).alias("marks"),
-            F.array_sort(F.collect_list(F.when(absence, F.col("at_ns")))).alias("absences"),
-            F.max(F.get_json_object("facts", "$.ordering_mode") == "unordered").alias("unordered"),
-        )
-    )
-    joined = held.join(F.broadcast(markers), ["topic", "subscription", "life"], "left")
-    moment = F.coalesce("sent_ns", "ended_ns")
-    passed = F.size(F.filter("marks", lambda mark: mark <= moment))
-    return (
-        joined.withColumn("segment", F.when(F.col("marks").isNull(), F.lit(0)).otherwise(passed))
-        .withColumn("unordered", F.coalesce("unordered", F.lit(False)))
-        .drop("marks")
+    behind, ahead = _same("b_", *PLACE), _same("n_", *PLACE)
+    again = behind & _same("b_", "run", "segment")
+    whole = F.col("whole")
+    return beside.select(
+        *held.columns,
+        "turn",
+        (F.col("inside") & F.col("key_before").isNull()).alias("first_of_key"),
+        (~behind).alias("first_of_all"),
+        (~ahead).alias("last_of_all"),
+        (~(behind & _same("b_", "run"))).alias("first_of_life"),
+        again.alias("again"),
+        F.when(again, F.when(whole, F.col("b_back_how")).otherwise(F.col("b_how"))).alias("before_how"),
+        F.when(again, F.when(whole, F.col("b_back_ns")).otherwise(F.col("b_ended_ns"))).alias("before_ended_ns"),
+        F.when(again, F.col("b_worker")).alias("before_worker"),
+        (ahead & _same("n_", "run", "segment") & F.col("n_sent_ns").isNotNull()).alias("sent_later"),
     )
 
 
 def _by_message(held: DataFrame) -> DataFrame:
-    """With what happened to the message before, and in all: one order serves all three kinds of windows."""
-    acked, was_sent = F.col("how") == "acked", F.col("sent_ns").isNotNull()
-    in_turn = F.asc_nulls_last("sent_ns"), F.asc_nulls_last("ended_ns")
-    everywhere, in_life = Window.partitionBy(*BY_POSITION), Window.partitionBy(*BY_POSITION, "life")
-    in_segment = Window.partitionBy(*BY_POSITION, "life", "segment").orderBy(*in_turn)
-    lives = Window.partitionBy(*BY_POSITION).orderBy("life", "segment", *in_turn)
-    return held.select(
-        "*",
-        F.row_number().over(in_segment).alias("number"),
-        _before("how", "back_how", in_segment).alias("before_how"),
-        _before("ended_ns", "back_ns", in_segment).alias("before_ended_ns"),
-        F.lag("consumer").over(in_segment).alias("before_consumer"),
-        F.lead("sent_ns").over(in_segment).alias("next_sent_ns"),
-        F.coalesce(F.max(acked).over(in_life), F.lit(False)).alias("acked_in_life"),
-        F.collect_set(F.when(was_sent, F.col("consumer"))).over(in_life).alias("senders"),
-        F.row_number().over(lives).alias("number_of_all"),
-        F.max(was_sent).over(everywhere).alias("sent_at_all"),
-        F.coalesce(F.max(acked).over(everywhere), F.lit(False)).alias("acked_at_all"),
+    """With what happened to the message before, and in all."""
+    # To the end of the message's rows of this life, as these are peers in this order.
+    to_end = Window.partitionBy(*KEY_IN_NUMBERS).orderBy(*PLACE, "run")
+    was_sent = F.col("sent_ns").isNotNull()
+    last = {
+        "begun": F.col("first_of_all"),
+        "begun_inside": F.col("first_of_all") & F.col("inside"),
+        "begun_in_life": F.col("first_of_life"),
+        "acked": F.col("how") == ACKED,
+        "sent": was_sent,
+        "unsent_ack": _unsent_ack(),
+    }
+    turns = _in_turn(held).select(
+        "*", *[F.max(F.when(what, F.col("turn"))).over(to_end).alias(f"last_{name}") for name, what in last.items()]
+    )
+    since = {name: F.coalesce(F.col(f"last_{name}") >= F.col("last_begun"), F.lit(False)) for name in last}
+    counts = F.col("last_of_all") & since["begun_inside"]
+    in_life = {
+        name: F.coalesce(F.col(f"last_{name}") >= F.col("last_begun_in_life"), F.lit(False))
+        for name in ("acked", "unsent_ack")
+    }
+    return turns.select(
+        *held.columns,
+        "first_of_key",
+        "first_of_all",
+        "again",
+        "before_how",
+        "before_ended_ns",
+        "before_worker",
+        "sent_later",
+        (counts & since["sent"]).alias("counts_as_message"),
+        (counts & since["acked"]).alias("counts_as_acked"),
+        in_life["acked"].alias("acked_in_life"),
+        (was_sent & in_life["unsent_ack"]).alias("is_witness"),
     )
 
 
-def _before(of_message: str, of_batch: str, in_segment: WindowSpec) -> Column:
-    """Of the message's delivery before this one; of its batch's, if this one is of the whole batch."""
-    return F.when(F.col("whole"), F.lag(of_batch).over(in_segment)).otherwise(F.lag(of_message).over(in_segment))
+def _same(prefix: str, *names: str) -> Column:
+    """Whether a row beside this one has the same; false if there is none."""
+    return F.coalesce(reduce(and_, [F.col(prefix + name) == F.col(name) for name in names]), F.lit(False))
 
 
 def _by_time(by_message: DataFrame) -> DataFrame:
     """With what happened to the key before, and what comes after."""
-    in_time = (F.asc_nulls_last("sent_ns"), "ledger", "entry", "batch_index")
-    in_life = Window.partitionBy(*BY_KEY, "life").orderBy(*in_time)
-    before = in_life.rowsBetween(Window.unboundedPreceding, -1)
-    of_key = Window.partitionBy(*BY_KEY).orderBy("life", *in_time).rowsBetween(Window.unboundedPreceding, 0)
+    in_time = Window.partitionBy(*KEY_IN_NUMBERS, "run").orderBy(F.asc_nulls_last("sent_ns"), *PLACE)
+    before = in_time.rowsBetween(Window.unboundedPreceding, -1)
     was_sent = F.col("sent_ns").isNotNull()
-    # Always so; without it Spark would do this one first, and sort by time twice.
-    counts = F.col("inside") & (F.col("number") > 0)
-    held_until = F.struct(_until(), message_name().alias("message"), F.col("consumer"))
+    until = F.coalesce("ended_ns", F.lit(NEVER)).alias("until_ns")
     # Of one run of the subscription: an earlier one's places are below all of a later one's.
-    place = F.struct("segment", _place().alias("place"), message_name().alias("message"), F.col("consumer"))
+    place = F.struct("segment", *PLACE, "worker")
     return by_message.select(
         "*",
-        F.sum(counts.cast("int")).over(of_key).alias("number_of_key"),
-        F.lag("consumer").over(in_life).alias("consumer_before"),
-        F.max(F.when(was_sent, held_until)).over(before).alias("held"),
-        F.max(F.when(was_sent & (F.col("number") == 1), place)).over(before).alias("ahead"),
-        F.max(F.struct("segment", "sent_ns")).over(Window.partitionBy(*BY_KEY, "life")).alias("last"),
+        F.lag("worker").over(in_time).alias("worker_before"),
+        F.max(F.when(was_sent, F.struct(until, *PLACE, "worker"))).over(before).alias("held"),
+        F.max(F.when(was_sent & ~F.col("again"), place)).over(before).alias("ahead"),
+        F.max(F.struct("segment", "sent_ns")).over(in_time.rowsBetween(*ALL)).alias("last"),
     )
 
 
 def _sums() -> dict[str, Column]:
     """What each row adds to `SUMS`: when it was sent, and when it ended; a message counts where it was first sent."""
-    was_sent, first = F.col("sent_ns").isNotNull(), F.col("number_of_all") == 1
+    was_sent, again = F.col("sent_ns").isNotNull(), F.col("again")
     sums = {
-        "messages": first & F.col("sent_at_all"),
         "deliveries": was_sent,
-        "acked": first & F.col("acked_at_all"),
-        "keys": F.col("number_of_key") == 1,
+        "keys": F.col("first_of_key"),
         "outstanding": was_sent & F.col("how").isNull(),
         "waiting": _given_back() & ~_should_have_come(),
+        "again_after_return": was_sent & again & (F.col("before_how") == RETURNED),
+        "again_after_drop": was_sent & again & (F.col("before_how") == DROPPED),
+        "again_in_another_life": was_sent & ~again & ~F.col("first_of_all"),
     }
-    again = was_sent & (F.col("number_of_all") > 1)
-    sums |= {
-        "again_after_return": again & (F.col("number") > 1) & (F.col("before_how") == "returned"),
-        "again_after_drop": again & (F.col("number") > 1) & (F.col("before_how") == "dropped"),
-        "again_in_another_life": again & (F.col("number") == 1),
+    of_message = {"messages": F.col("counts_as_message"), "acked": F.col("counts_as_acked")}
+    ends = {
+        name: F.col("ended_inside") & (F.col("how") == how)
+        for name, how in (("returned", RETURNED), ("dropped", DROPPED))
     }
-    ends = {how: F.col("ended_inside") & (F.col("how") == how) for how in ("returned", "dropped")}
-    return {name: F.col("inside") & column for name, column in sums.items()} | ends
+    return {name: F.col("inside") & column for name, column in sums.items()} | of_message | ends
 
 
-def _questions() -> list[Column]:
-    """Each a violation, or null."""
-    was_sent, ordered = F.col("sent_ns").isNotNull(), ~F.col("unordered")
-    other_worker = F.coalesce(F.col("consumer_before") != F.col("consumer"), F.lit(False))
-    overlaps = ordered & was_sent & other_worker & (F.col("held.until_ns") > F.col("sent_ns"))
-    overlaps &= F.col("held.consumer") != F.col("consumer")
+def _questions() -> dict[str, Column]:
+    """Each by its name: whether it is to be answered with yes. `never_delivered` may have a witness against it."""
+    was_sent, ordered, again = F.col("sent_ns").isNotNull(), ~F.col("unordered"), F.col("again")
+    overlaps = ordered & was_sent & (F.col("worker_before") != F.col("worker"))
+    overlaps &= (F.col("held.until_ns") > F.col("sent_ns")) & (F.col("held.worker") != F.col("worker"))
     # In a span's rows the first delivery that is there may be one that came again.
-    first = was_sent & (F.col("number") == 1) & (F.col("attempt") == 1)
-    behind = ordered & first & (F.col("ahead.segment") == F.col("segment")) & (F.col("ahead.place") > _place())
-    back = F.col("before_how").isin(*BACK) & (F.col("before_ended_ns") <= F.col("sent_ns"))
-    again = was_sent & (F.col("number") > 1) & ~F.coalesce(back, F.lit(False))
-    never_sent = (F.col("how") == "acked") & ~F.array_contains("senders", F.col("consumer"))
-    early_us = F.floor((F.col("held.until_ns") - F.col("sent_ns")) / 1_000)
-    early = F.format_string(EARLY, F.floor(early_us / 1_000), early_us % 1_000)
-    return [
-        _when(
-            overlaps,
-            "overlap",
-            other=F.col("held.message"),
-            other_consumer=F.col("held.consumer"),
-            detail=F.when(F.col("held.until_ns") == NEVER, F.lit(UNENDED)).otherwise(early),
-        ),
-        _when(
-            behind,
-            "inversion",
-            other=F.col("ahead.message"),
-            other_consumer=F.col("ahead.consumer"),
-            detail=F.lit(BEHIND),
-        ),
-        _when(
-            _given_back() & _should_have_come(),
-            "never_acked",
-            detail=F.lit(PASSED_OVER),
-        ),
-        _when(never_sent, "never_delivered", at=F.col("ended_ns"), detail=F.lit(NEVER_SENT)),
-        _when(
-            again,
-            "repeated",
-            other=message_name(),
-            other_consumer=F.col("before_consumer"),
-            detail=F.concat(F.lit(BEFORE), F.coalesce("before_how", F.lit(NOT_ENDED))),
-        ),
-    ]
+    first = was_sent & ~again & (F.col("attempt") == 1)
+    ahead = F.struct(*[F.col(f"ahead.{name}").alias(name) for name in PLACE])
+    behind = ordered & first & (F.col("ahead.segment") == F.col("segment")) & (ahead > F.struct(*PLACE))
+    back = F.col("before_how").isin(RETURNED, DROPPED) & (F.col("before_ended_ns") <= F.col("sent_ns"))
+    return {
+        "overlap": overlaps,
+        "inversion": behind,
+        "never_acked": _given_back() & _should_have_come(),
+        "never_delivered": _unsent_ack(),
+        "repeated": was_sent & again & ~F.coalesce(back, F.lit(False)),
+    }
+
+
+def _unsent_ack() -> Column:
+    """Of a delivery that is not in the record; another one of the message to the same worker may be: a witness."""
+    return (F.col("how") == ACKED) & F.col("sent_ns").isNull()
 
 
 def _given_back() -> Column:
     """Its last delivery in this run of the subscription ended so, and it was not acknowledged."""
-    last = F.col("sent_ns").isNotNull() & F.col("next_sent_ns").isNull()
-    waits = F.coalesce(F.col("how") == "returned", F.lit(False)) & ~F.col("given_up")
+    last = F.col("sent_ns").isNotNull() & ~F.col("sent_later")
+    waits = F.coalesce(F.col("how") == RETURNED, F.lit(False)) & ~F.col("given_up")
     return last & waits & ~F.col("acked_in_life")
 
 
 def _should_have_come() -> Column:
     """Something of its key was sent since, and the gateway had the message all the time."""
-    since, later = F.col("ended_ns"), F.col("last.sent_ns")
-    passed_over = (F.col("last.segment") == F.col("segment")) & (later > since)
-    away = F.exists("absences", lambda mark: (mark >= since) & (mark <= later))
-    return F.coalesce(passed_over, F.lit(False)) & ~F.coalesce(away, F.lit(False)) & ~F.col("unordered")
+    later = F.col("last.sent_ns")
+    passed_over = (F.col("last.segment") == F.col("segment")) & (later > F.col("ended_ns"))
+    away = F.coalesce(F.col("absent_ns") <= later, F.lit(False))
+    return F.coalesce(passed_over, F.lit(False)) & ~away & ~F.col("unordered")
 
 
-def _place() -> Column:
-    return F.struct("ledger", "entry", "batch_index")
+def _answers() -> list[Column]:
+    """Of a row in `found`: each a violation, or null."""
+    early_us = F.floor((F.col("held.until_ns") - F.col("sent_ns")) / 1_000)
+    early = F.format_string(EARLY, F.floor(early_us / 1_000), early_us % 1_000)
+    how = F.try_element_at(F.array(*map(F.lit, ENDS)), F.col("before_how"))
+    nothing, no_worker = F.lit(None).cast("string"), F.lit(None).cast("int")
+    held, ahead = F.col("held"), F.col("ahead")
+    told = {
+        "overlap": (_named(held), held["worker"], F.when(held["until_ns"] == NEVER, F.lit(UNENDED)).otherwise(early)),
+        "inversion": (_named(ahead), ahead["worker"], F.lit(BEHIND)),
+        "never_acked": (nothing, no_worker, F.lit(PASSED_OVER)),
+        "never_delivered": (nothing, no_worker, F.lit(NEVER_SENT)),
+        "repeated": (
+            message_name(), F.col("before_worker"), F.concat(F.lit(BEFORE), F.coalesce(how, F.lit(NOT_ENDED)))
+        ),
+    }  # fmt: skip
+    at_ns = F.coalesce("sent_ns", "ended_ns")
+    return [
+        F.when(
+            F.col(name) & (F.col("sent_ns").isNotNull() | ~F.col("was_sent_ever")),
+            F.struct(
+                F.lit(name).alias("violation"),
+                at_ns.alias("at_ns"),
+                (at_ns + F.col("ahead_ns")).alias("wall_ns"),
+                other.alias("other"),
+                other_worker.alias("other_worker"),
+                detail.alias("detail"),
+            ),
+        )
+        for name, (other, other_worker, detail) in told.items()
+    ]
 
 
-def _until() -> Column:
-    """When a holding surely ended; one that never did lasted for ever."""
-    return F.coalesce("ended_ns", F.lit(NEVER)).alias("until_ns")
-
-
-def _when(
-    condition: Column,
-    violation: str,
-    *,
-    detail: Column,
-    at: Column | None = None,
-    other: Column | None = None,
-    other_consumer: Column | None = None,
-) -> Column:
-    no_text = F.lit(None).cast("string")
-    moment = F.col("sent_ns") if at is None else at
-    values = {
-        **{name: F.col(name) for name in VIOLATIONS if name in {*KEY, "gateway", "life", "slot", "consumer"}},
-        "violation": F.lit(violation),
-        "message": message_name(),
-        "at_ns": moment,
-        "wall_ns": moment + F.col("ahead_ns"),
-        "other": no_text if other is None else other,
-        "other_consumer": no_text if other_consumer is None else other_consumer,
-        "detail": detail,
-    }
-    return F.when(F.coalesce(condition, F.lit(False)), F.struct(*[values[name].alias(name) for name in VIOLATIONS]))
+def _named(place: Column) -> Column:
+    return F.concat_ws(":", *[place[name] for name in PLACE])

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from spark_reports import ordering_audit as audit
+from spark_reports.holdings import ABSENCES, BEGINNINGS
 from spark_reports.policy_spans import KINDS, NEVER, RUN, PolicySpans, policy_spans
 from spark_reports.span import EVERYTHING, Span, nanoseconds
 
@@ -60,7 +61,7 @@ TABLES: Final = {
     "kept_out": _schema("since_ns", "until_ns", texts=(*RUN, "consumer", "why")),
 }
 """Small ones, made of events."""
-WANTED: Final = tuple(dict.fromkeys((*KINDS, *audit.BEGINNINGS, *audit.ABSENCES)))
+WANTED: Final = tuple(dict.fromkeys((*KINDS, *BEGINNINGS, *ABSENCES)))
 """Kinds of events that are looked at."""
 COLUMNS: Final = (*RUN, "at_ns", "number", "kind", "consumer", "facts")
 EVENTS: Final = (
@@ -107,7 +108,7 @@ def _tables(events: list[dict[str, Any]]) -> dict[str, pa.Table] | None:
     spans = policy_spans(event for event in events if event["kind"] in KINDS)
     if not spans:
         return None
-    breaks = {*audit.BEGINNINGS, *audit.ABSENCES}
+    breaks = {*BEGINNINGS, *ABSENCES}
     runs = {tuple(run.values()) for run in spans.runs}
     marks = [
         {name: event[name] for name in RUN} | {"mark_ns": event["at_ns"]}

@@ -52,6 +52,9 @@ HERE: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    # Else each call of a function on a column looks at Python's stack and at Java's, for the words of an error.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
 }
 """Where Spark is of this process alone."""
 SMALL: Final = {
@@ -61,9 +64,6 @@ SMALL: Final = {
     "spark.sql.shuffle.partitions": "1",
     # Rows are together from the start (`Journal.read`), so there is nothing to plan again between two stages.
     "spark.sql.adaptive.enabled": "false",
-    # Else each call of a function on a column looks at Python's stack and at Java's, for the words of an error.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
-    "spark.sql.dataFrameQueryContext.enabled": "false",
     # The young generation has room for what one report makes, and classes for theirs: so little is collected.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m",
 }
@@ -216,14 +216,15 @@ def _judged(
     try:
         counts = counted(rows["metrics"], rows["events"]).cache()
         present = gateway_runs.presence(rows[DELIVERIES.name], counts).cache()
+        who = [row.asDict() for row in present.collect()]
         others = [rows[name] for name in journal.files if name != DELIVERIES.name]
         told.set_result(gateway_runs.runs(present, others, journal.killed).toArrow())
     except BaseException as error:
         told.set_exception(error)
         raise
     runs = told.result().to_pylist()
-    covered = _coverage(journal, span, runs, counts, present)
-    return _audit(spark, journal, span, rows, runs, present, covered)
+    covered = _coverage(journal, span, runs, counts, who)
+    return _audit(spark, journal, span, rows, runs, who, covered)
 
 
 def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None:
@@ -243,11 +244,12 @@ def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None
 
 
 def _coverage(
-    journal: Journal, span: Span, runs: list[dict[str, Any]], counts: DataFrame, present: DataFrame
+    journal: Journal, span: Span, runs: list[dict[str, Any]], counts: DataFrame, who: list[dict[str, Any]]
 ) -> Coverage:
-    there = present.groupBy(*RUN).agg(F.sum("sent_then").alias("sent_then")).collect()
-    sent = {tuple(row[name] for name in RUN): row["sent_then"] for row in there}
-    pairs = [(row["counted"], sent.get(tuple(row[name] for name in RUN), 0)) for row in counts.collect()]
+    sent: Counter[tuple[str, ...]] = Counter()
+    for row in who:
+        sent[tuple(row[name] for name in RUN)] += row["sent_then"]
+    pairs = [(row["counted"], sent[tuple(row[name] for name in RUN)]) for row in counts.collect()]
     return coverage(journal, span, runs, pairs)
 
 
@@ -257,23 +259,23 @@ def _audit(
     span: Span,
     rows: dict[str, DataFrame],
     runs: list[dict[str, Any]],
-    present: DataFrame,
+    who: list[dict[str, Any]],
     covered: Coverage,
 ) -> tuple[Report, pa.Table]:
     around = span.around.cut(journal.read(spark, "deliveries"))
     events = journal.read(spark, "events")
-    parts = judge(around, events, span).cache()
-    of_contract = violations(parts)
+    # Who took part in a span's margins is not in its rows.
+    judged = judge(around, events, span, who if span.is_everything else None).cache()
+    of_contract = violations(judged)
     of_policies = policy_audit.by_spark(spark, around, events, journal.read(spark, METRICS.name), span)
     every = of_contract if of_policies is None else of_contract.unionByName(of_policies)
-    found = every.orderBy("violation", "wall_ns", "message").toArrow()
-    counts, who = totals(parts).first(), parties(present).first()
+    found = every.toArrow().sort_by([(name, "ascending") for name in ("violation", "wall_ns", "message")])
+    counts = totals(judged).first()
     assert counts is not None
-    assert who is not None
     result = verdict(
         journal,
         span,
-        totals=counts.asDict() | who.asDict(),
+        totals=counts.asDict() | parties(who),
         by_kind=dict(Counter(map(str, found.column("violation").to_pylist()))),
         shown=found.slice(0, SHOWN_MAX).to_pylist(),
         rows_lost=_rows_lost(rows["metrics"]),
