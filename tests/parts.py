@@ -112,13 +112,17 @@ PARTS: Final = (
         "faults",
         "order and completeness through delays, cuts, stalls and refusals of each network, and a clock that steps; "
         "a monitor that rings for a faulty dispatcher",
-        12,
-        ("tests/integration/faults", "tests/integration/test_contract_monitor.py"),
+        14,
+        (
+            "tests/integration/faults",
+            "tests/integration/test_contract_monitor.py",
+            f"tests/integration/faults/test_owners_hung.py[{OLDER_BROKER}]",
+        ),
     ),
     Part(
         "restarts",
         "SIGKILL and rolling restarts of gateways, replicas, brokers and workers under load",
-        20,
+        22,
         (
             "tests/integration/test_kills.py",
             "tests/integration/test_rolling_restart.py",
@@ -133,7 +137,7 @@ PARTS: Final = (
     Part(
         "owners",
         "replicas in owner mode: restarts, kills, freezes, cuts, full memory, orders, drains, partitions, scaling",
-        29,
+        28,
         (
             "tests/integration/test_owners.py",
             "tests/integration/test_owners_killed.py",
