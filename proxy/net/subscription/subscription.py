@@ -382,7 +382,9 @@ class Subscription:
             return
         dispatcher = self._dispatcher
         spill, transactions = dispatcher.outstanding.spill, self.state.transactions
-        awaited = transactions.permits_due(crowded=bytes_held > 2 * consumer.window.budget_bytes)
+        awaited = transactions.awaited_messages
+        if awaited:
+            awaited = transactions.permits_due(crowded=bytes_held > 2 * consumer.window.budget_bytes)
         asked = spill.asked_messages and (0 if consumer.receiving.queue.entries else spill.asked_messages)
         permits = consumer.window.grant(
             workers=len(dispatcher.workers),

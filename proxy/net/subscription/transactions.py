@@ -194,6 +194,8 @@ class TransactionalAcks:
 
     def flush(self, link: BrokerLink | None, consumer_id: int, permits: int) -> None:
         """Send what there is; without a link it keeps waiting. `permits` are those that the broker has."""
+        if not (self._unsent or self._gone_at or self._ask_due):
+            return
         if link is None:
             self._permitted_at.clear()
             self._await(self._clock.now())
