@@ -19,6 +19,7 @@ from tests.core.test_dead_letters import numbers
 from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
 from tests.core.test_key_policy import reason, rig_of
 from tests.growth import growth
+from tests.interpreted import interpreted_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -287,6 +288,7 @@ def test_thousands_of_keys_that_are_parked_together_are_gathered_in_one_look() -
     assert growth(ready, 250, 2_000) < 32  # 64, if all workers were looked at for each
 
 
+@interpreted_only
 @pytest.mark.parametrize("policy", [KeyPolicy(park_after=2), KeyPolicy(dead_letter_after=2)])
 def test_what_comes_while_nothing_waits_passes_every_queue(policy: KeyPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy that only counts attempts costs a message nothing else; where it is not to leave, it is queued."""
