@@ -55,11 +55,12 @@ _GO_LATENCY = re.compile(
 
 
 def parse(text: str) -> list[Sample]:
-    """Return the samples in a tool's output, in its order; the total, if there is one, comes last."""
+    """Return the samples in a tool's output, in its order, but for the total, if there is one: it comes last."""
     samples: list[Sample] = []
     for line in text.splitlines():
         if sample := _java(line) or _go(line):
-            samples.append(sample)
+            # Java's tools print intervals by a thread of their own, which may come after the total.
+            samples.insert(len(samples) - bool(samples and samples[-1].is_total), sample)
         elif _JAVA_TOTAL_LATENCY in line and samples and samples[-1].is_total:
             # The total's latency has a line of its own, after the total.
             samples[-1] = replace(samples[-1], latency=_java_latency(line))

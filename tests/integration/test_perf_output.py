@@ -53,6 +53,13 @@ def test_javas_consumer_gives_intervals_and_a_total() -> None:
     ]
 
 
+def test_an_interval_that_is_printed_after_the_total_comes_before_it() -> None:
+    """Another thread prints intervals: seen with 19,161 messages after a total of 20,000."""
+    lines = JAVA_CONSUME.splitlines(keepends=True)
+    interval, total, latency = (line for line in lines if "PerformanceConsumer" in line)
+    assert parse(total + interval + latency) == parse(JAVA_CONSUME)
+
+
 def test_gos_client_gives_rates_and_its_producer_latencies() -> None:
     """Go escapes the line break before the latencies and prints neither counts nor totals."""
     assert parse(GO_PRODUCE) == [Sample(1099.6, 8.6, latency=Latency(6.6, 108.0, 236.2, 236.2, 236.2))]
