@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 50
 """Shown of a result; its Parquet file has all."""
+NEVER_BROKEN: Final = ("violation", "other")
+"""Columns of names that are to be read, and copied, in one piece."""
 DRAWN_MAX: Final = 3
 """Subscriptions with plots: those with most messages."""
 BUSIEST: Final = ("key_gini", "messages")
@@ -96,7 +98,9 @@ def _section(section: Section, results: Results, drawn: Sequence[Whose], only: W
 
 def _table(title: str, result: pa.Table, only: Whose | None) -> Table:
     rows = result.slice(0, ROWS_MAX).to_pylist()
-    said = () if only is None else ("topic", "subscription")  # above, for all of the page
+    said: set[str] = set() if only is None else {"topic", "subscription"}  # above, for all of the page
+    if "wall_ns" in result.column_names:
+        said.add("at_ns")  # the same moment by the gateway's own clock, which the Parquet files have
     names = [name for name in result.column_names if name not in said and not _says_nothing(name, result)]
     names = [name for name in names if not name.endswith(CHANGE)]
     columns = [Column(heading(name), _kind(name, rows)) for name in names]
@@ -105,7 +109,7 @@ def _table(title: str, result: pa.Table, only: Whose | None) -> Table:
 
 
 def _kind(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    if name in CODES:
+    if name in CODES or name in NEVER_BROKEN:
         return "code"
     if is_moment(name):
         return "moment"

@@ -183,17 +183,25 @@ def verdict_on_key(key: str | None) -> Callable[[dict[str, Any]], RenderableType
     return drawn
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def explanation(answer: dict[str, Any]) -> Table:
     """A slot, field by field."""
     made = table("", ("slot", str(answer["slot"])))
     add(made, "waits because of", words(answer["state"]))
     add(made, "owner", answer["owner"] or "none")
     add(made, "held by", answer["holder"] or "none")
-    waiting = f"{answer['waiting_messages']} messages"
+    waiting = _counted(answer["waiting_messages"], "message")
     if answer["waiting_age_s"] is not None:
         waiting += f", for {seconds(answer['waiting_age_s'])}"
     add(made, "waiting", waiting)
-    add(made, "unacked", f"{answer['unacked_messages']} messages in {answer['pending_acks']} pending acks")
+    add(
+        made,
+        "unacked",
+        f"{_counted(answer['unacked_messages'], 'message')} in {_counted(answer['pending_acks'], 'pending ack')}",
+    )
     for delivery in answer["blocking"]:
         sent = f"sent {seconds(delivery['sent_age_s'])} ago to {delivery['holder']}" if delivery["holder"] else "waits"
         add(made, "blocked by", f"{delivery['position']}: {sent}, attempt {delivery['attempts']}")

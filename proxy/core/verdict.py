@@ -258,18 +258,23 @@ def _help(state: WorkerState, worker: Worker, around: Surroundings) -> tuple[str
 # ---- what moves, if not as fast as it might -------------------------------------------------------------------
 
 
+def _waits(messages: int, oldest_s: float) -> str:
+    if messages == 1:
+        return f"1 message waits, for {lasting(oldest_s)}"
+    return f"{messages:,} messages wait, the oldest for {lasting(oldest_s)}"
+
+
 def _moving(dispatcher: Dispatcher, checkup: Checkup, around: Surroundings, now: float) -> Verdict:
     waiting = dispatcher.waiting_messages
     since = min((part.waits_since for part in dispatcher.waiting_parts()), default=now)
     waited_s = now - since
     if dispatcher.draining.count and waiting:
         slots = counted(len(dispatcher.draining), "hash slot")
-        says = f"{slots} moved to other workers and drain first; {counted(waiting, 'message')} wait, the oldest for "
-        says += f"{lasting(waited_s)}."
+        says = f"{slots} moved to other workers and drain first; {_waits(waiting, waited_s)}."
         urgency = Urgency.ACT if waited_s >= LONG_S else Urgency.WATCH
         return Verdict("handing_over", urgency, None, says, "", f"keyline stuck {around.target}")
     if waited_s >= BEHIND_S:
-        says = f"{counted(waiting, 'message')} wait, the oldest for {lasting(waited_s)}: the workers ask for no more."
+        says = f"{_waits(waiting, waited_s)}: the workers ask for no more."
         advice = "Add workers, or wait for the backlog to end. This shows what a new one would take:"
         urgency = Urgency.ACT if waited_s >= LONG_S else Urgency.WATCH
         command = f"keyline preview join {around.target} new-worker"

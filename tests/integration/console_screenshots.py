@@ -26,6 +26,7 @@ from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.ports import LOOPBACK, free_ports
 from integration.standalone import PulsarStandalone
+from tests.integration.answers_screenshots import take_answers, take_report
 from tests.integration.browser import NARROW, WIDE, Complaints, chromium, fresh_page
 from tests.integration.causes_rig import CAUSES, Crew, worked
 from tests.integration.clients import available, key_shared
@@ -407,6 +408,12 @@ def main() -> int:
                 take_home(browser, gateway_in_trouble, "console-home-light.png", WIDE, "light")
             with owned(broker, place) as replica:
                 take_owners(browser, replica, "console-owners-light.png", MEDIUM, "light")
+            with (
+                KeylineGateway(broker.service_url, broker.admin_url, place / "answers") as asked,
+                client_of(asked.service_url) as client,
+            ):
+                take_answers(browser, asked, client)
+            take_report(browser, place)
             with shared(broker, place) as leader:
                 take_group(browser, leader, "console-groups-light.png", TALL, "light")
     return 0
