@@ -92,7 +92,11 @@ class KeylineGateway(AskedGateway, Lifetime):
         self._admin_scheme = "https" if values.get("admin_tls") == "true" else "http"
         verify = ssl.create_default_context(cafile=authorities)
         # Proxies of the environment are for the world outside, never for loopback.
-        self._http = httpx.Client(base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False, verify=verify)
+        # Nor is a connection kept: a gateway that hung closes it when it goes on, in the moment of a request perhaps.
+        fresh = httpx.Limits(max_keepalive_connections=0)
+        self._http = httpx.Client(
+            base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False, verify=verify, limits=fresh
+        )
 
     @property
     def service_url(self) -> str:
