@@ -68,6 +68,8 @@ def plain_key(tail: bytes) -> bytes | None:  # noqa: C901, PLR0912 - a call for 
         at = name_end + 1
         sequence_id = shift = 0
         while tail[at] >= _MORE:
+            if at - name_end > _VARINT_BYTES_USUAL:
+                return None  # or megabytes of it would be added up
             sequence_id |= (tail[at] & ~_MORE) << shift
             shift += 7
             at += 1
@@ -151,6 +153,8 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     start = at
     value = shift = 0
     while data[at] >= _MORE:
+        if at - start >= _VARINT_BYTES_USUAL:
+            return 0, 0  # or megabytes of it would be added up
         value |= (data[at] & ~_MORE) << shift
         shift += 7
         at += 1

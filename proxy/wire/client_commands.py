@@ -127,13 +127,17 @@ _CONSUMER_ID_TAG: Final = 0x08
 _REQUEST_ID_TAG: Final = 0x40
 """In an ACK."""
 _MORE: Final = 0x80
+_VARINT_BYTES_MAX: Final = 10
+_VARINT_BITS_MAX: Final = 63
+"""Of the bytes before the last. A client may send megabytes of which each says that there is one more."""
 
 
 def peek_consumer_id(kind: int, frame: bytes) -> int | None:
     """Read whose an ACK, FLOW or REDELIVER is without parsing it; None where the id does not stand first.
 
     Every known client writes it there. The code that executes the command parses it: what was read here decides its
-    route only.
+    route only. A number that is longer than protobuf has any is left to that code, too: to add up megabytes of it, byte
+    by byte, would take a quarter of an hour.
     """
     tag = _BODY_TAGS[kind]
     start = frames.COMMAND_START + 2
@@ -141,13 +145,16 @@ def peek_consumer_id(kind: int, frame: bytes) -> int | None:
     if frame[start:index] != tag:
         return None
     try:
-        while frame[index] >= _MORE:  # the body's length
+        longest = index + _VARINT_BYTES_MAX
+        while index < longest and frame[index] >= _MORE:  # the body's length
             index += 1
         if frame[index + 1] != _CONSUMER_ID_TAG:
             return None
         index += 2
         value = shift = 0
         while (byte := frame[index]) >= _MORE:
+            if shift >= _VARINT_BITS_MAX:
+                return None
             value |= (byte & ~_MORE) << shift
             shift += 7
             index += 1
@@ -161,10 +168,10 @@ def may_ask_receipt(frame: bytes) -> bool:
 
     True for some that have none, so that who asks must parse these. False for one that has it elsewhere.
     """
-    at = len(frame) - 2
-    while frame[at] >= _MORE:  # back over the number to its tag
-        at -= 1
-    return frame[at] == _REQUEST_ID_TAG
+    for at in range(len(frame) - 2, len(frame) - 2 - _VARINT_BYTES_MAX, -1):  # back over the number to its tag
+        if frame[at] < _MORE:
+            return frame[at] == _REQUEST_ID_TAG
+    return False
 
 
 def error_frame(wire_code: int, message: str, request_id: int = UNASKED) -> bytes:
@@ -197,7 +204,7 @@ def without_schema(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
     """What is kept of a SUBSCRIBE once it is answered: the broker has judged its schema, which may have megabytes.
 
     Copied, and twice if it has one, since protobuf frees the memory of a message as a whole: what a frame was parsed to
-    is twice as large as what it says, and a field that is cleared keeps its bytes. The command itself is left as it is:
+    takes twice what a copy takes, and a field that is cleared keeps its bytes. The command itself is left as it is:
     another may be made of it.
     """
     kept = pb.CommandSubscribe()

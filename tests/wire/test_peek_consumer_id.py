@@ -57,6 +57,17 @@ def test_an_id_that_does_not_stand_first_is_not_read() -> None:
     assert peek_consumer_id(T.FLOW, frame) is None
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [20, 1 << 16])
+def test_a_number_without_end_is_not_added_up(kind: int, length: int) -> None:
+    """Each of its bytes says that there is one more: 9 s for half a megabyte, if all were added up."""
+    whole = frames.encode_command(command(kind, 5))
+    cut = whole.index(b"\x08\x05", frames.COMMAND_START + 2)  # the consumer's id
+    assert peek_consumer_id(kind, whole[: cut + 1] + b"\xff" * length + b"\x01") is None
+    assert peek_consumer_id(kind, whole[: cut - 1] + b"\xff" * length + whole[cut - 1 :]) is None
+    assert not may_ask_receipt(whole + b"\x40" + b"\xff" * length + b"\x01")
+
+
 @given(request_id=st.integers(0, 2**64 - 1))
 def test_an_ack_that_asks_for_a_receipt_is_looked_at(request_id: int) -> None:
     """Whatever number it has, and whatever else is in it."""
@@ -66,7 +77,7 @@ def test_an_ack_that_asks_for_a_receipt_is_looked_at(request_id: int) -> None:
     assert may_ask_receipt(frames.encode_command(asks))
 
 
-@given(entry=st.integers(0, 2**63))
+@given(entry=st.integers(0, 2**63 - 1))
 def test_an_ack_that_asks_for_none_is_not_parsed(entry: int) -> None:
     """It ends with the place of a message, or with what is left of a batch."""
     plain = command(T.ACK, 5)
