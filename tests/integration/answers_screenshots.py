@@ -5,7 +5,6 @@ Each trouble is a real one, of official clients at a real broker. What a termina
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -19,10 +18,10 @@ from playwright.sync_api import Browser, expect
 from integration.gateway import KeylineGateway
 from integration.journals.make import make
 from integration.journals.plan import Plan
-from tests.integration.browser import Complaints, fresh_page, load
-from tests.integration.causes_rig import CAUSES, Crew
+from tests.integration.browser import fresh_page, load
+from tests.integration.causes_rig import CAUSES, Crew, printed
+from tests.integration.pictures import keep
 
-IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 FIRST_SCREEN: Final = (1440, 560)
 REPORT: Final = (1200, 900)
 TOPICS: Final = {
@@ -50,9 +49,9 @@ def take_answers(browser: Browser, gateway: KeylineGateway, client: pulsar.Clien
         for state, (crew, key) in reversed(asked.items()):  # what holds for a minute only comes first
             crew.until(key, state)
             take_answer(browser, gateway, crew.topic, key, f"why-{state.replace('_', '-')}.png")
-            _show(gateway, "explain", TOPICS[state], "s", "--key", key)
+            print(printed(gateway, "explain", TOPICS[state], "s", "--key", key))
         take_stuck(browser, gateway, asked["stopped_acknowledging"][0].topic)
-        _show(gateway, "stuck", TOPICS["stopped_acknowledging"], "s", "--limit", "5")
+        print(printed(gateway, "stuck", TOPICS["stopped_acknowledging"], "s", "--limit", "5"))
         take_api(browser, gateway)
 
 
@@ -62,8 +61,7 @@ def take_answer(browser: Browser, gateway: KeylineGateway, topic: str, key: str,
         load(page, complaints, f"{gateway.admin_url}/#{urlencode({'topic': topic, 'subscription': 's', 'key': key})}")
         expect(page.locator("#key-answer .verdict")).to_be_in_viewport()
         page.wait_for_timeout(5_000)  # until rates are told
-        page.screenshot(path=IMAGES / name)
-        _well(complaints, name)
+        keep(page, complaints, name)
 
 
 def take_stuck(browser: Browser, gateway: KeylineGateway, topic: str) -> None:
@@ -71,8 +69,7 @@ def take_stuck(browser: Browser, gateway: KeylineGateway, topic: str) -> None:
     with fresh_page(browser, FIRST_SCREEN, "light") as (page, complaints):
         load(page, complaints, f"{gateway.admin_url}/#{urlencode({'topic': topic, 'subscription': 's'})}")
         expect(page.locator("#stuck tbody tr")).to_have_count(5)
-        page.locator("#stuck-card").screenshot(path=IMAGES / "console-stuck-light.png")
-        _well(complaints, "console-stuck-light.png")
+        keep(page.locator("#stuck-card"), complaints, "console-stuck-light.png")
 
 
 def take_api(browser: Browser, gateway: KeylineGateway) -> None:
@@ -81,8 +78,7 @@ def take_api(browser: Browser, gateway: KeylineGateway) -> None:
         load(page, complaints, f"{gateway.admin_url}/docs")
         page.get_by_label("Filter operations").fill("stuck")
         page.locator(".operation summary").click()
-        page.screenshot(path=IMAGES / "api-docs.png")
-        _well(complaints, "api-docs.png")
+        keep(page, complaints, "api-docs.png")
 
 
 def take_report(browser: Browser, place: Path) -> None:
@@ -94,17 +90,4 @@ def take_report(browser: Browser, place: Path) -> None:
     (written,) = (place / "report").glob("*.html")
     with fresh_page(browser, REPORT, "light") as (page, complaints):
         page.goto(written.as_uri())
-        page.screenshot(path=IMAGES / "report.png")
-        _well(complaints, "report.png")
-
-
-def _show(gateway: KeylineGateway, *arguments: str) -> None:
-    """What a terminal shows."""
-    print(f"$ keyline {' '.join(arguments)}")
-    environment = os.environ | {"KEYLINE_ADMIN_URL": gateway.admin_url}
-    subprocess.run([sys.executable, "-m", "proxy.cli", *arguments], env=environment, timeout=180, check=True)
-
-
-def _well(complaints: Complaints, name: str) -> None:
-    assert complaints.errors == [], complaints.errors
-    print(f"wrote {IMAGES / name}")
+        keep(page, complaints, "report.png")

@@ -6,6 +6,9 @@ what moved to another.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -125,6 +128,13 @@ class Crew:
                 self._ended.wait(pause_s)
             if self._pause_s[name] != float("inf"):
                 consumer.acknowledge(message)
+
+
+def printed(gateway: KeylineGateway, *arguments: str) -> str:
+    """What a command of `keyline` prints."""
+    command = [sys.executable, "-m", "proxy.cli", *arguments]
+    environment = os.environ | {"KEYLINE_ADMIN_URL": gateway.admin_url}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=True).stdout
 
 
 def worked(crew: Crew, *names: str, seconds: float = 0.0) -> Crew:

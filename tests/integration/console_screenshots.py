@@ -20,20 +20,20 @@ from urllib.parse import urlencode
 
 import httpx
 import pulsar
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.ports import LOOPBACK, free_ports
 from integration.standalone import PulsarStandalone
 from tests.integration.answers_screenshots import take_answers, take_report
-from tests.integration.browser import NARROW, WIDE, Complaints, chromium, fresh_page
+from tests.integration.browser import NARROW, WIDE, chromium, fresh_page
 from tests.integration.causes_rig import CAUSES, Crew, worked
 from tests.integration.clients import available, key_shared
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import PRIORITY
+from tests.integration.pictures import IMAGES, keep
 
-IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 TOPIC: Final = "persistent://public/default/orders"
 SUBSCRIPTION: Final = "billing"
 KEYS: Final = [f"customer-{number}" for number in range(400)]
@@ -377,13 +377,6 @@ def take_owners(browser: Browser, gateway: KeylineGateway, name: str, size: tupl
         page.goto(f"{gateway.admin_url}/#groups")
         expect(page.locator("#owned-table tbody tr")).to_have_count(len(SHIPMENTS), timeout=30_000)
         keep(page, complaints, name)
-
-
-def keep(page: Page, complaints: Complaints, name: str) -> None:
-    """Write it, if the page is well."""
-    page.screenshot(path=IMAGES / name)
-    assert complaints.errors == [], complaints.errors
-    print(f"wrote {IMAGES / name}")
 
 
 def main() -> int:

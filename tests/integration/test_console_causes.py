@@ -6,10 +6,7 @@ The home page, too: what is in trouble comes first, before anything is chosen, a
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -23,7 +20,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from tests.integration.browser import NARROW, WIDE, chromium, fresh_page, load
-from tests.integration.causes_rig import CAUSES, Crew
+from tests.integration.causes_rig import CAUSES, Crew, printed
 from tests.integration.clients import key_shared
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
@@ -70,14 +67,6 @@ def words(state: str) -> str:
     return state.replace("look_ahead", "look-ahead").replace("_", " ")
 
 
-def printed(gateway: KeylineGateway, *arguments: str) -> list[str]:
-    """The first screen of a command."""
-    command = [sys.executable, "-m", "proxy.cli", *arguments]
-    environment = os.environ | {"KEYLINE_ADMIN_URL": gateway.admin_url}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=True)
-    return done.stdout.splitlines()[:SCREEN_LINES]
-
-
 def test_each_of_five_questions_is_answered_in_the_first_screen(
     chrome: Browser, gateway: KeylineGateway, crews: Callable[[str], Crew]
 ) -> None:
@@ -91,7 +80,7 @@ def test_each_of_five_questions_is_answered_in_the_first_screen(
         command = COMMANDS[state].format(target=f"{crew.topic.rpartition('/')[2]} s")
         crew.until(key, state, command)
         told = crew.explained(key)["verdict"]
-        screen = printed(gateway, "explain", crew.topic, "s", "--key", key)
+        screen = printed(gateway, "explain", crew.topic, "s", "--key", key).splitlines()[:SCREEN_LINES]
         assert screen[0].startswith(f"{key} (slot ")
         assert f": {words(state)}" in screen[0]
         assert any(line.strip().startswith(command) for line in screen)

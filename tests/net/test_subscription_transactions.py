@@ -19,7 +19,7 @@ from proxy.net.subscription.transactions import (
 )
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import Delivered, SubscriptionRig, Worker
-from tests.net.subscription_rig_broker import LEDGER, T, batch, single
+from tests.net.subscription_rig_broker import LEDGER, FakeBrokerLink, T, batch, single
 from tests.net.test_subscription_openings import bomb
 
 TXN = (0, 5)
@@ -210,8 +210,8 @@ def test_a_part_of_a_batch_needs_a_broker_that_stores_such_acks() -> None:
     assert not worker.receipt().HasField("error")
 
 
-def test_a_lost_connection_is_followed_by_the_same_ack() -> None:
-    """The broker may have it already; that it says so is success, and its answer is the worker's."""
+def sent_again() -> tuple[SubscriptionRig, Worker, FakeBrokerLink]:
+    """Message 0's was lost with its connection, and is on its way by the next."""
     rig, worker = holding(1)
     rig.link.held.add(T.ACK)
     ack(rig, worker, 0)
@@ -219,6 +219,12 @@ def test_a_lost_connection_is_followed_by_the_same_ack() -> None:
     link = rig.brokers.new_link()
     link.held.add(T.ACK)
     rig.clock.advance(LOOKS)
+    return rig, worker, link
+
+
+def test_a_lost_connection_is_followed_by_the_same_ack() -> None:
+    """The broker may have it already; that it says so is success, and its answer is the worker's."""
+    rig, worker, link = sent_again()
     (sent,) = [command for command in link.sent(T.ACK) if command.ack.HasField("txnid_most_bits")]
     assert sent.ack.message_id[0].entryId == 0
     link.refuse(T.ACK, pb.TransactionConflict, "in pending ack status")

@@ -9,18 +9,12 @@ from proxy.net.subscription.transactions import ASK_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import FakeBrokerLink, T
-from tests.net.test_subscription_transactions import LOOKS, ack, end, holding
+from tests.net.test_subscription_transactions import LOOKS, ack, end, holding, sent_again
 
 
 def refused_just_now(code: int) -> tuple[SubscriptionRig, Worker, FakeBrokerLink]:
     """Message 0's was lost with its connection, and then refused."""
-    rig, worker = holding(1)
-    rig.link.held.add(T.ACK)
-    ack(rig, worker, 0)
-    rig.link.lose()
-    link = rig.brokers.new_link()
-    link.held.add(T.ACK)
-    rig.clock.advance(LOOKS)
+    rig, worker, link = sent_again()
     link.refuse(T.ACK, code, "not now")
     return rig, worker, link
 

@@ -3,7 +3,7 @@
 A message is claimed from the moment the gateway reads such an acknowledgement until it is refused, committed, or
 delivered again. Held against every delivery:
 
-- a message that is pending at the broker in an open transaction is delivered to nobody;
+- a message that is pending at the broker in an open transaction is delivered to no worker;
 - while a worker has claimed a message in one, no other worker gets its key, whether that worker stays or not;
 - what is aborted comes before what is newer of its key, unless the gateway is not told of the end for `BLIND_S`: then
   it may take the end for a commit.

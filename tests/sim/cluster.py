@@ -98,7 +98,7 @@ class Cluster:
             self._acked_at = self._now()
 
     def give_back(self, entry: Entry) -> None:
-        """An abort did: whoever has the entry gets it once more."""
+        """An abort did: the consumer that has the entry gets it once more."""
         entry.held = False
         for consumer in self.consumers:
             consumer.pending.pop((entry.ledger, entry.entry), None)

@@ -111,7 +111,6 @@ class ElectionBackOff:
         self._timer.cancel()
 
     def _hold(self, held: Hold, delay_s: float) -> None:
-        self.stop()
         self._timer.set(delay_s, self._let_go)
         self._do(self._election.hold(held))
 

@@ -66,7 +66,6 @@ class AckLeases:
         self._timer.cancel()
 
     def _set(self, due_at: float, now: float) -> None:
-        self.stop()
         self._due_at = due_at
         self._timer.set(due_at - now, self._look)
 

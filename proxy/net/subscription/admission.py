@@ -97,7 +97,7 @@ class Admission:
         self._gone = 0
         """How many of those that are probed have left."""
         self._due: list[SubscribedWorker] = []
-        """Those that are looked at next, and some that have gone since."""
+        """Those that are looked at next, and some that have gone since. A list as in `membership`."""
         self._contending: dict[SubscribedWorker, SubscribedWorker] = {}
         """Who has the hash slots that each of these names."""
         self._admitting = False

@@ -50,7 +50,8 @@ class Membership:
         """Who hears that there are more of them, or fewer."""
         self._count_due = False
         self._lost: list[tuple[SubscribedWorker, str]] = []
-        """Those whose connection is gone, or consumer closed, and who have not left yet."""
+        """Those whose connection is gone, or consumer closed, and who have not left yet. No deque: an empty one takes
+        ten times as much, and it is empty in nearly all subscriptions."""
         self._losing = False
 
     def join(self, coming: Iterable[SubscribedWorker]) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.errors import ClientError
@@ -44,8 +44,7 @@ class LimitsWanted:
 
     def applied(self, settings: SubscriptionSettings) -> SubscriptionSettings:
         """The settings with these limits in them."""
-        wanted: dict[str, Any] = {**self.named()}
-        return replace(settings, **wanted) if wanted else settings
+        return settings.changed(self.named())
 
     def named(self) -> dict[str, float]:
         """Those that are not the configuration's."""

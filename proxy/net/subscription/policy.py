@@ -8,8 +8,8 @@ their order comes from both, too (`proxy.key_policies`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.selectors.auto_split import AutoSplit
@@ -97,16 +97,15 @@ def settings_of(
         ClientError: a property's value is none, contradicts another number, or has no effect without order; as for
             `policy_of`.
     """
-    values: dict[str, Any] = {**configured(settings.key_policies, *key)}
-    ours = replace(settings, **values) if values else settings
-    asked: dict[str, Any] = numbers_asked(command)
+    ours = settings.changed(configured(settings.key_policies, *key))
+    asked = numbers_asked(command)
     if asked.get("dead_letter_after") and not ours.dead_letter_after:
         message = (
             "consumer property keyline.dead-letter-after: the gateway publishes dead letters with its own rights, so "
             "only where its configuration has a dead_letter_after may a consumer choose another; ask its operator"
         )
         raise ClientError(message, pb.NotAllowedError)
-    wanted = replace(ours, **asked) if asked else ours
+    wanted = ours.changed(asked)
     delays = asked.keys() & {"retry_delay_ms", "retry_delay_max_ms"}
     if delays and wanted.retry_delay_ms > wanted.retry_delay_max_ms:
         message = (
@@ -124,12 +123,11 @@ def settings_again(
 
     Dead letters that the configuration no longer has are no worker's to ask for: then there are none.
     """
-    values: dict[str, Any] = {**configured(settings.key_policies, *key)}
-    ours = replace(settings, **values) if values else settings
-    kept: dict[str, Any] = dict(asked)
+    ours = settings.changed(configured(settings.key_policies, *key))
+    kept = dict(asked)
     if not ours.dead_letter_after:
         kept.pop("dead_letter_after", None)
-    return replace(ours, **kept)
+    return ours.changed(kept)
 
 
 def numbers_asked(command: pb.CommandSubscribe) -> dict[str, float]:

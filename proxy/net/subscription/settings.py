@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from proxy.core.key_policy import KeyPolicy
 from proxy.core.upstream_window import look_ahead_messages
 from proxy.key_policies import DEAD_LETTER_TOPIC, PARKING_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,10 @@ class SubscriptionSettings:
     reconnect_backoff_max_ms: int = 30_000
     batch_peek_max_bytes: int = 64 << 20
     """Largest uncompressed batch that is opened; a larger one goes whole to its first key's owner, and is counted."""
+
+    def changed(self, values: Mapping[str, Any]) -> SubscriptionSettings:
+        """With these values; themselves if there are none, so that thousands of subscriptions share them."""
+        return replace(self, **values) if values else self
 
     def key_policy(self) -> KeyPolicy:
         """What is asked of keys beyond their order."""

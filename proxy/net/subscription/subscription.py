@@ -124,7 +124,7 @@ class Subscription:
         self._lot_opens = False
         self._flush_due = False
         self._wake_up = Alarm(self.state.clock)
-        """Goes off when slots that wait for a time are to be released; None where none does."""
+        """Goes off when slots that wait for a time are to be released."""
         self._wakes_at = 0.0
         self._bytes_reported = 0
 

@@ -198,8 +198,8 @@ MUTANTS = (
     _mutant(
         "a new owner lets workers have as many messages of a key as they like",
         "proxy/net/subscription/order_book.py",
-        "        wanted: dict[str, Any] = {**self.named()}\n",
-        "        wanted: dict[str, Any] = {}\n",
+        "        return settings.changed(self.named())\n",
+        "        return settings\n",
     ),
     _mutant(
         "a worker is let in before it is known which keys are parked",
