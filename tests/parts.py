@@ -210,6 +210,7 @@ PARTS: Final = (
         (
             "tests/integration/test_tls.py",
             "tests/integration/test_authorization.py",
+            "tests/integration/test_expiring_tokens.py",
             "tests/integration/test_client_certificates.py",
             "tests/integration/test_certificate_misuse.py",
             "tests/integration/test_certificate_roles.py",

@@ -78,11 +78,11 @@ def subscriptions(place: Place, topic: str) -> list[str]:
 
 
 @contextmanager
-def replicas_of(broker: SecuredPulsar, directory: Path) -> Iterator[list[Place]]:
-    """Three in owner mode in front of the broker, each of which owns something."""
+def replicas_of(broker: SecuredPulsar, directory: Path, again_s: int = AGAIN_S) -> Iterator[list[Place]]:
+    """Three in owner mode in front of the broker, each of which owns something; they ask it again so often."""
     settings = {
         "broker_token": broker.token("keyline"),
-        "authorize_again_s": str(AGAIN_S),
+        "authorize_again_s": str(again_s),
         "groups_namespace": GROUPS,
         "group_deployment": f"owners-{time.monotonic_ns()}",
     }

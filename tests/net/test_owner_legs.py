@@ -108,8 +108,10 @@ class Unreached(UnreachedOwners):
 class Rig(SessionRig):
     """A client at replica ``a``, whose bundles are at ``b`` and ``c`` as the test says."""
 
-    def __init__(self, limits: Limits | None = None, *, of_replica: bool = False, pulse_s: float = math.inf) -> None:
-        """Replicas are asked for a sign of life after `pulse_s`."""
+    def __init__(
+        self, limits: Limits | None = None, *, of_replica: bool = False, pulse_s: float = math.inf, **said: object
+    ) -> None:
+        """Replicas are asked for a sign of life after `pulse_s`; `said` is more of the client's CONNECT."""
         self.held = Held()
         self.owners = Owners("a", self.held)
         self.relays = not of_replica
@@ -120,7 +122,7 @@ class Rig(SessionRig):
         self.pulse_dialled = FakeConnector(self.clock)
         self.pulses = Pulses("a", self.clock, pulse_s, self.dial_pulse, self.probes.suspect)
         self.pulses.lost, self.pulses.found = self.unreached.lost, self.unreached.found
-        self.connect()
+        self.connect(**said)
 
     def make_elsewhere(self, client: ElsewhereClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """As the gateway makes them."""

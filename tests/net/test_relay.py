@@ -423,6 +423,17 @@ def test_a_client_that_the_broker_knows_no_more_is_told_so_and_goes(code: pb.Ser
     assert rig.directory.workers[0].calls[0][0] == "lost"
 
 
+@pytest.mark.parametrize("code", [pb.AuthenticationError, pb.AuthorizationError])
+def test_a_client_whose_credentials_a_broker_refuses_later_goes_at_once(code: pb.ServerError) -> None:
+    """A broker says so before it closes the connection, which is not how a broker is lost: no worker stays for it."""
+    rig = with_worker()
+    rig.broker.deliver(encode(T.ERROR, pb.CommandError(request_id=2**64 - 1, error=code, message="expired")))
+    (command,) = rig.to_client()
+    assert (command.error.error, command.error.message) == (code, "expired")
+    assert rig.cause == "broker_refused"
+    assert rig.directory.workers[0].calls[0][0] == "lost"
+
+
 def test_data_for_what_was_closed_is_dropped_while_there_is_no_leg() -> None:
     """It would mean nothing to a new connection, and does not open one."""
     rig = with_worker()

@@ -68,6 +68,9 @@ class LegsOfClient(Protocol):
     def leg_connected(self, leg: OwnerLeg) -> None:
         """The owner has let the client in."""
 
+    def leg_refused(self, leg: OwnerLeg, refusal: pb.CommandError) -> bool:
+        """The owner does not let the client in; whether what waits for it waits for another try."""
+
     def leg_writable_changed(self) -> None:
         """The owner began or ceased to leave too much unread."""
 
@@ -87,8 +90,12 @@ class OwnerLeg:
         limits: Limits,
         legs: LegsOfClient,
         name: str,
+        credentials_version: int = 0,
     ) -> None:
-        """`open` begins; `legs` is told what becomes of it and of its consumers; `name` is the client's address."""
+        """`open` begins; `legs` is told what becomes of it and of its consumers; `name` is the client's address.
+
+        `credentials_version` is for `legs` alone.
+        """
         self.owner = owner
         self.name = name
         self._client = client
@@ -110,7 +117,9 @@ class OwnerLeg:
         """Whether the owner waits for credentials of the client's."""
         self.unreached = False
         """Whether it was lost without a word of the owner's."""
+        self.credentials_version = credentials_version
         self._heard = False
+        self._tried_again = False
 
     def open(self, connector: Connector, address: str) -> None:
         """Connect."""
@@ -239,6 +248,7 @@ class OwnerLeg:
     def leg_lost(self, reason: str, refusal: pb.CommandError | None) -> None:
         """Tell the client of everything that it has lost, and of everything that it waits for."""
         self.unreached = not self._heard and refusal is None
+        self._tried_again = refusal is not None and self._legs.leg_refused(self, refusal)
         self._lost(reason, refusal)
 
     # ---- within
@@ -265,7 +275,7 @@ class OwnerLeg:
 
     def _asks_another(self, asked: Asked | None, code: int) -> bool:
         """Whether a SUBSCRIBE that was refused is another owner's to answer; then this one has it no more."""
-        if asked is None or asked.kind != _T.SUBSCRIBE or code != pb.ServiceNotReady:
+        if asked is None or asked.kind != _T.SUBSCRIBE or not (code == pb.ServiceNotReady or self._tried_again):
             return False
         consumer_id = asked.body.consumer_id
         if consumer_id not in self._consumers or not self._legs.subscribe_refused(consumer_id):

@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.groups.ownership import Owner
 from proxy.net.alarm import Alarm
-from proxy.net.handshake import upstream_connect
+from proxy.net.owner.fresh_credentials import FreshCredentials
 from proxy.net.owner.leg import LegClient, OwnerLeg
 from proxy.net.owner.owners import HERE
-from proxy.net.relay.identity import OwnIdentity
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame, refusal_frame
@@ -113,7 +112,7 @@ class ClientLegs:
         self._probes = probes
         self._pulses = pulses
         self._client = client
-        self._identity = OwnIdentity(upstream_connect(connect))
+        self._fresh = FreshCredentials(connect, client.send)
         self._owners = owners
         self._connector_to = connector_to
         self._clock = clock
@@ -189,7 +188,10 @@ class ClientLegs:
 
     def auth_response(self, response: pb.AuthData, frame: bytes) -> bool:
         """As it says. A client answers challenges in turn; which is whose it does not say: owners come first."""
-        self._identity.renewed(response)
+        if self._fresh.answered(response):
+            for joining in list(self._joining.values()):
+                self._look(joining)
+            return True
         for leg in self._legs.values():
             if leg.challenged:
                 leg.auth_response(frame)
@@ -240,8 +242,13 @@ class ClientLegs:
         """As it says."""
         self._forget(consumer_id)
 
+    def leg_refused(self, leg: OwnerLeg, refusal: pb.CommandError) -> bool:
+        """As it says: with other credentials."""
+        return self._fresh.refused(leg.credentials_version, refusal)
+
     def leg_connected(self, leg: OwnerLeg) -> None:
         """As it says."""
+        self._fresh.accepted()
         self._unreached.found(leg.owner.replica)
 
     def leg_writable_changed(self) -> None:
@@ -283,13 +290,15 @@ class ClientLegs:
                 self._lead(place, joining, self._connector_to)
 
     def _lead(self, owner: Owner, joining: _Joining, connector_to: Callable[[Owner], Connector]) -> None:
-        self._wait_for(owner.replica, joining)
         leg = self._legs.get(owner.replica)
+        if leg is None and self._fresh.refusal is not None:
+            return  # the client's answer leads it on
+        self._wait_for(owner.replica, joining)
         if leg is None:
             if len(self._legs) >= LEGS_MAX:
                 self._refuse(joining, f"a connection is led to at most {LEGS_MAX} other replicas at a time")
                 return
-            leg = OwnerLeg(owner, self._client, self._identity, self._clock, self._limits, self, self._peer)
+            leg = self._new_leg(owner)
             self._legs[owner.replica] = leg
             self._pulses.watch(owner.replica, leg, owner.address)
             leg.open(connector_to(owner), owner.address)
@@ -297,6 +306,11 @@ class ClientLegs:
             self._consumers[joining.command.consumer_id] = leg
         else:
             self._refuse(joining, f"too much waits for the connection to {owner.replica}")
+
+    def _new_leg(self, owner: Owner) -> OwnerLeg:
+        fresh = self._fresh
+        of_client = self._client, fresh.identity, self._clock, self._limits, self, self._peer
+        return OwnerLeg(owner, *of_client, fresh.version)
 
     def _look_at_served(self) -> None:
         """Wait for a former owner to close what is another's now, if anything is."""
@@ -327,13 +341,18 @@ class ClientLegs:
     def _too_late(self, joining: _Joining) -> None:
         """What its last owner says now is the answer; where it has none, there is none."""
         joining.late = True
-        if self._consumers.get(joining.command.consumer_id) is None:
+        refusal = self._fresh.refusal
+        if self._consumers.get(joining.command.consumer_id) is not None:
+            return
+        if refusal is None:
             self._refuse(joining, "the owner of this subscription is not known yet")
+        else:
+            self._refuse(joining, refusal.message, refusal.error)
 
-    def _refuse(self, joining: _Joining, reason: str) -> None:
-        """The client, or the replica at its side, tries again."""
+    def _refuse(self, joining: _Joining, reason: str, code: int = pb.ServiceNotReady) -> None:
+        """The client, or the replica at its side, tries again, unless another code says that it is of no use."""
         self._forget(joining.command.consumer_id)
-        self._client.send(error_frame(pb.ServiceNotReady, reason, joining.command.request_id))
+        self._client.send(error_frame(code, reason, joining.command.request_id))
 
     def _forget(self, consumer_id: int) -> None:
         self._consumers.pop(consumer_id, None)

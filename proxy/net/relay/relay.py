@@ -37,7 +37,7 @@ from proxy.net.relay.route import topic_of
 from proxy.net.relay.statistics import RelayStatistics
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import CLOSURES, parse_as, refusal_frame
+from proxy.wire.client_commands import CLOSURES, UNASKED, parse_as, refusal_frame
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 _T = pb.BaseCommand
 
 _OF_PRODUCERS: Final = frozenset({_T.PRODUCER, _T.CLOSE_PRODUCER})
+
+_OUTLAWED: Final = frozenset({pb.AuthenticationError, pb.AuthorizationError})
+"""Why a broker no longer knows a client, which must not stay then for its workers' sake."""
 
 _UNKNOWN_TARGET: Final = "the broker of this connection must be looked up again"
 
@@ -236,10 +239,14 @@ class Relay:
 
     def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
         """Pass on fresh credentials of the client's own."""
-        if self._identity.renewed(command.response):
+        if self.renewed(command.response):
             self._write(frame)
         else:
             self._counters.dropped_frames_total += 1
+
+    def renewed(self, response: pb.AuthData) -> bool:
+        """Keep fresh credentials for the next connection; whether they are the client's own."""
+        return self._identity.renewed(response)
 
     # ---- LegOwner
 
@@ -275,6 +282,8 @@ class Relay:
             self._deliver(frames.encode_command(without_assigned_broker(command)))
         elif command.type == _T.LOOKUP_RESPONSE:
             self._lookups.answered(command, self._route.broker)
+        elif command.type == _T.ERROR and command.error.request_id == UNASKED and command.error.error in _OUTLAWED:
+            self._client.relay_refused(command.error.message, command.error)  # its credentials: expired, as a rule
         else:
             pending = self._requests.answered(command)
             if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
@@ -300,9 +309,8 @@ class Relay:
         if not stood and refusal is None and self._route.more:
             self._dial()
             return
-        outlawed = refusal is not None and refusal.error in (pb.AuthenticationError, pb.AuthorizationError)
+        outlawed = refusal is not None and refusal.error in _OUTLAWED
         if state is RelayState.OPENING or outlawed:
-            # Later too: a client that the broker does not know any more must not stay for its workers' sake.
             self._client.relay_refused(reason, refusal)
             return
         if state is RelayState.OPEN:

@@ -63,8 +63,13 @@ class ClientParts:
             self.permission.dropped()
 
     def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
-        """Pass on fresh credentials of the client's: to an owner that asks for them too, or to the broker."""
-        if self.elsewhere is None or not self.elsewhere.auth_response(command.response, frame):
+        """Pass on fresh credentials of the client's: to an owner that asks for them too, or to the broker.
+
+        Whoever did not ask begins its next connection with them.
+        """
+        if self.elsewhere is not None and self.elsewhere.auth_response(command.response, frame):
+            self.relay.renewed(command.response)
+        else:
             self.relay.auth_response(command, frame)
 
     def end(self, reason: str, *, by_broker: bool) -> None:
