@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
     from proxy.net.ports import Clock, Timer
 
-END_S_MAX: Final = 3.0
-"""Time that a stopping gateway waits for its last files; the next run publishes the rest."""
+END_S_MAX: Final = 10.0
+"""Time that a stopping gateway waits for its last files, of the 20 s that the chart leaves for the end of a pod.
+
+The next run publishes the rest, which a pod that is scaled away does not have.
+"""
 
 
 @dataclass(frozen=True, slots=True)
