@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 KINDS: Final = (
     *("ack_lease_lost", "worker_quarantined", "quarantine_ended"),
     *("dead_letters", "dead_letters_wait", "parked", "parked_wait", "redriven", "parked_dropped", "redrive_failed"),
+    "parked_gone",
 )
 ORDER: Final = "operator_order"
 FACTS: Final = "order string, messages long, messages_count long, held_s double"

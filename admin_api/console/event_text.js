@@ -56,6 +56,8 @@ const TELLERS = {
   redriven: ({ slot }) => `slot ${whole(slot)} is not parked any more: all that was parked is acknowledged`,
   parked_dropped: ({ slot }) => `slot ${whole(slot)} is not parked any more: what was parked was deleted`,
   redrive_failed: ({ slot, reason }) => `the redrive of slot ${whole(slot)} ended, and the rest is still parked: ${reason}`,
+  parked_gone: ({ slot, messages, first, parking_topic }) =>
+    `${topicParts(parking_topic).name} does not have ${counted(messages, "message")} of slot ${whole(slot)} any more, the first at ${first}: the broker deleted them`,
   dead_letters_wait: ({ dead_letter_topic, messages_count, reason }) =>
     `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
   ack_lease_lost: ({ worker, messages, position, held_s }) =>

@@ -13,7 +13,8 @@ from proxy.cli.admin_client import AdminClient, subscription_path
 from tests.integration.clients import RECEIVE_MS, available
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
-from tests.integration.parked_rig import parked
+from tests.integration.exclusive_rig import administer
+from tests.integration.parked_rig import parked, refuse
 from tests.integration.raw_client import RawClient
 
 ATTEMPTS = 3
@@ -131,6 +132,47 @@ def test_a_parked_key_is_redriven_in_order_also_by_the_next_gateway(
     send("k", "6")
     assert worked(consumer, "6") == ["1", "2", "3", "4", "5", "6"]
     eventually(lambda: not api.ask("GET", subscription_path(topic, "s") + "/parked")["slots"], "nothing is parked")
+    client.close()
+    direct.close()
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+def test_a_redrive_delivers_what_the_broker_has_left_of_a_parked_key(
+    start_gateway: StartGateway, broker: PulsarStandalone, new_topic: NewTopic
+) -> None:
+    """An administrator skips parked messages, and the broker deletes their ledger: the gateway's consumer had them."""
+    gateway = start_gateway(broker, park_after="1", key_window="1")
+    topic = new_topic("gone")
+    api, path = AdminClient(gateway.admin_url), subscription_path(topic, "s")
+    direct, client = pulsar.Client(broker.service_url), pulsar.Client(gateway.service_url)
+    kind = pulsar.ConsumerType.KeyShared
+    consumer = client.subscribe(topic, "s", consumer_type=kind, negative_ack_redelivery_delay_ms=50)
+    producer = direct.create_producer(topic, batching_enabled=False)
+
+    def send(*payloads: str) -> None:
+        for payload in payloads:
+            producer.send(payload.encode(), partition_key="k")
+
+    send("0", "1", "2")
+    refuse(consumer, b"0", lambda: len(parked(gateway, topic, "k")) == 3, "three messages are parked")
+    parking_topic = api.ask("GET", path + "/parked")["parking_topic"]
+    administer(broker, "PUT", parking_topic, "unload")
+    send("3", "4")
+    eventually(lambda: len(parked(gateway, topic, "k")) == 5, "two more are parked, in another ledger")
+    administer(broker, "POST", parking_topic, "subscription/keyline-parked/skip/3")
+
+    def trimmed() -> bool:
+        administer(broker, "POST", parking_topic, "trim")
+        return len(administer(broker, "GET", parking_topic, "internalStats")["ledgers"]) == 1
+
+    eventually(trimmed, "the broker has deleted the first ledger")
+    assert len(parked(gateway, topic, "k")) == 5, "the gateway knows already"
+    assert api.ask("POST", path + "/parked/redrive", query={"key": "k"})["messages"] == 5
+    send("5")
+    assert worked(consumer, "5") == ["3", "4", "5"]
+    (told,) = [line for line in gateway.log.read_text().splitlines() if "parked messages are gone" in line]
+    assert "messages=3" in told or '"messages": 3' in told
     client.close()
     direct.close()
 

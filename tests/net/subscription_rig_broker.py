@@ -99,6 +99,8 @@ class FakeBrokerLink:
         self.max_message_bytes = 5 << 20
         self.published: list[bytes] = []
         """Tails of the messages that were published, since the test took them."""
+        self.last_message: Callable[[], tuple[int, int]] = lambda: (LEDGER, 99)
+        """Of each topic."""
         self.pausing: set[int] = set()
         self.lost = False
         self._ids = itertools.count(1)
@@ -264,7 +266,7 @@ class FakeBrokerLink:
             reply.type = T.GET_LAST_MESSAGE_ID_RESPONSE
             answer = reply.getLastMessageIdResponse
             answer.request_id = command.getLastMessageId.request_id
-            answer.last_message_id.ledgerId, answer.last_message_id.entryId = LEDGER, 99
+            answer.last_message_id.ledgerId, answer.last_message_id.entryId = self.last_message()
             if self.mark_delete is not None:
                 place = answer.consumer_mark_delete_position
                 place.ledgerId, place.entryId = self.mark_delete[0], self.mark_delete[1] % (1 << 64)

@@ -35,8 +35,14 @@ class Lot:
     def pump(self, rig: SubscriptionRig) -> None:
         """Do what a broker does, until nothing is left to be done."""
         busy = True
+        rig.link.last_message = lambda: (LOT, self.last)
         while busy:
             busy = self._store(rig) | self._deliver(rig) | self._hear_acks(rig)
+
+    @property
+    def last(self) -> int:
+        """The last entry that has not been acknowledged, or the first place, which has none by then."""
+        return max((entry for entry in range(len(self.entries)) if entry not in self.acked), default=0)
 
     def left(self) -> list[int]:
         """Entries that are parked."""

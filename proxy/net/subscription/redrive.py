@@ -37,10 +37,12 @@ class Redrive:
         wanted: Mapping[Position, str],
         brokers: BrokerDirectory,
         found: Callable[[Position, bytes], None],
+        gone: Callable[[list[Position]], None],
         lost: Callable[[str], None],
     ) -> None:
         """Begin; `wanted` goes to `found` in this order. A consumer without a cursor at the broker reads them.
 
+        `gone` hears which of them the topic does not have any more, and then nothing follows.
         `wanted` has the uuid of each one's chunked message, or nothing. Such a message is handed on when all of it is
         here: a worker can acknowledge nothing of it before, and what is read ahead is bounded.
         """
@@ -55,6 +57,8 @@ class Redrive:
         )
         self._wanted = set(wanted)
         self._order = deque(wanted)
+        self._to_come = deque(sorted(wanted))
+        """What the topic has at or behind the place that is read next, for a reader gets it in the topic's order."""
         self._early: dict[Position, bytes] = {}
         """Read before their turn."""
         self._message_of = wanted
@@ -65,6 +69,7 @@ class Redrive:
         self._kept: list[tuple[Position, bytes]] = []
         """What was taken since the first of them was begun."""
         self._found = found
+        self._gone = gone
         self._lost = lost
         self._ahead = 0
         self._ready = False
@@ -78,8 +83,12 @@ class Redrive:
     def one_done(self) -> None:
         """One of those that were found is acknowledged."""
         self._ahead -= 1
-        if self._ready and self._wanted and self._ahead < AHEAD_MAX // 2:
+        if not self._ready or not self._wanted:
+            return
+        if self._ahead < AHEAD_MAX // 2:
             self._consumer.fetch(fetches=True)
+        if not self._ahead:  # what is behind may have been deleted meanwhile
+            self._consumer.ask_last(self._reaches)
 
     def close(self) -> None:
         """Read no more."""
@@ -87,12 +96,15 @@ class Redrive:
         self._consumer.close()
 
     def consumer_ready(self, consumer: GatewayConsumer) -> None:
-        """As it says."""
-        del consumer
+        """As it says. The topic may end before the last that is wanted."""
         self._ready = True
+        consumer.ask_last(self._reaches)
 
     def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
         """As it says; `payload` is the whole message."""
+        if passed := self._passed(position):
+            self._miss(passed)
+            return
         if position not in self._wanted or position in self._early:
             return
         self._early[position] = payload
@@ -104,6 +116,22 @@ class Redrive:
             consumer.fetch(fetches=False)
         for each, payload_of_it in due:
             self._found(each, payload_of_it)
+
+    def _reaches(self, last: Position | None) -> None:
+        beyond = [position for position in self._to_come if last is None or position > last]
+        if beyond:
+            self._miss(beyond)
+
+    def _passed(self, position: Position) -> list[Position]:
+        """What should have come before this one."""
+        passed = []
+        while self._to_come and self._to_come[0] <= position:
+            passed.append(self._to_come.popleft())
+        return passed[:-1] if passed[-1:] == [position] else passed
+
+    def _miss(self, positions: list[Position]) -> None:
+        self.close()
+        self._gone(positions)
 
     def _take_due(self) -> list[tuple[Position, bytes]]:
         """Those that are next; others, too, once more are early than the gateway itself may park in another order."""

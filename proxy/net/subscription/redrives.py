@@ -71,8 +71,12 @@ class Redrives:
             if not self._pause.is_set:
                 self._pause.set(RETRY_S, self._state.schedule_flush)
 
+        def gone(positions: list[Position]) -> None:
+            del self._by_slot[slot]
+            self._give_up(slot, positions)
+
         name = f"keyline-redrive-{slot}"
-        self._by_slot[slot] = Redrive(self._topic, name, wanted, self._brokers, self._found, lost)
+        self._by_slot[slot] = Redrive(self._topic, name, wanted, self._brokers, self._found, gone, lost)
 
     def end(self, slot: int) -> None:
         """Nothing more of it is read."""
@@ -132,6 +136,15 @@ class Redrives:
         self._fed[id(part.batch)] = part.slot, at, part.batch
         parking.feed(state.dispatcher, part, state.now())
         state.schedule_flush()
+
+    def _give_up(self, slot: int, positions: list[Position]) -> None:
+        """The broker has deleted them: its time to live or backlog quota, or an administrator. The rest is redriven."""
+        first = format_position(positions[0])
+        log.error("parked messages are gone", topic=self._topic, slot=slot, messages=len(positions), first=first)
+        facts = {"slot": slot, "messages": len(positions), "first": first, "parking_topic": self._topic}
+        self._state.happened("parked_gone", **facts)
+        for position in positions:
+            self._log.disown(position)
 
     def _leave_out(self, slot: int, at: Position) -> None:
         """A copy under the id of another message that is here: no gateway has parked it, and none redrives it."""
