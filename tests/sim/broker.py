@@ -150,7 +150,6 @@ class BrokerSession:
                 for entry in other.pending.values():
                     self.cluster.storage.astray.update(entry.numbers)
             self.cluster.consumers.append(Consumer(self.cluster, self, body.consumer_id))
-            self.cluster.subscribed += 1
         return commands.success(body.request_id)
 
     def _ack(self, body: Any) -> bytes:
@@ -250,7 +249,10 @@ class BrokerSession:
         self.broker.dispatch_soon()
 
     def _asked_where(self, consumer_id: int, *, told: bool) -> None:
-        _ = consumer_id
+        consumer = self._consumer(consumer_id)
+        if consumer is not None and not consumer.is_known:
+            consumer.is_known = True  # only one who was told that it has the consumer asks
+            self.cluster.subscribed += 1
         self.cluster.asked_where(told=told)
 
     def _consumer(self, consumer_id: int) -> Consumer | None:

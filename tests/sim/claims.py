@@ -81,7 +81,7 @@ class Claims:
             key = place.ledgerId, place.entryId
             numbers, left = seat.held.get(key, []), bits_of(place.ack_set)
             named = {number for index, number in enumerate(numbers) if not left >> index & 1}
-            if not named - {-1} or (left and -1 in named):
+            if not named - {-1} or (-1 in named and (left or self._is_opaque(named))):
                 return {}
             taken[key] = named - {-1}
         for number in [number for numbers in taken.values() for number in numbers]:
@@ -143,6 +143,10 @@ class Claims:
             blind = transaction.ended_at is not None and self._now() >= transaction.ended_at + BLIND_S
             return blind or claim.seat is seat
         return False
+
+    def _is_opaque(self, numbers: set[int]) -> bool:
+        """Whether they are of a batch that the gateway takes whole only: nothing of it may be acknowledged before."""
+        return self._storage.messages[max(numbers)].entry.opaque
 
     def _key(self, number: int) -> str:
         return self._storage.messages[number].key

@@ -67,7 +67,8 @@ class Cluster:
         self.on_forgot: Callable[[list[int]], object] = list
         """Called with messages whose acknowledgement it forgot by that."""
         self.subscribed = 0
-        """How often one subscription of the gateway came; the first time it takes any place of the cursor for news."""
+        """How often one subscription of the gateway came, and heard so; the first time it takes any place of the cursor
+        for news."""
         self.behind: Callable[[], bool] = bool
         """Whether a broker that was killed lost acknowledgements that it did not get again: the cursor stands lower
         than the gateway knows, which takes that for a move."""
@@ -161,6 +162,8 @@ class Consumer:
         self.session = session
         self.consumer_id = consumer_id
         self.permits = 0
+        self.is_known = False
+        """Whether the gateway has asked something of it."""
         self.probes = False
         """It only asks for the place of another."""
         self.shares = True
