@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, schema
 from tests.net.subscription_rig_broker import T, batch, single
+from tests.net.test_awaited_transactions import reads
 
 
 def test_a_seek_disconnects_every_worker_and_then_says_success() -> None:
@@ -49,6 +50,23 @@ def test_a_seek_to_the_id_of_a_slice_goes_to_its_entry() -> None:
     assert slice_.entry != 6
     first.seek(slice_.entry)
     assert rig.link.sent(T.SEEK)[0].seek.message_id.entryId == 6
+
+
+def test_the_answer_to_a_seek_is_read_though_the_memory_is_full() -> None:
+    """It is what would make room, where the workers hang; one that is refused changes nothing."""
+    rig = SubscriptionRig(gateway_memory_bytes=20_000, subscription_memory_bytes=20_000)
+    worker = rig.worker("a", permits=1)
+    rig.link.deliver((0, single("k", b"x" * 30_000)))
+    assert not reads(rig)
+    rig.link.held.add(T.SEEK)
+    worker.seek(0)
+    assert reads(rig)
+    rig.link.refuse(T.SEEK, pb.MetadataError, "no")
+    assert not reads(rig)
+    worker.seek(0)
+    rig.link.answer(T.SEEK)
+    assert reads(rig)
+    assert worker.commands()[-1].type == T.SUCCESS
 
 
 def test_a_seek_that_is_refused_is_the_askers_error_and_nobody_else_notices() -> None:

@@ -67,8 +67,9 @@ class Refetch:
         While an entry is on its way that others wait behind, no more than half of what the subscription may have: not
         to read would keep all of them. What may come besides is bounded by what was asked for. So it is while something
         is held of a transaction that is gone: what the broker sends or tells of it, also by its death, must be read.
+        And so it is while a seek or an unsubscribe is under way, by which all of it goes.
         """
-        if not (self._spill.asked or self._state.transactions.awaits):
+        if not (self._spill.asked or self._state.transactions.awaits or self._state.request):
             return held_bytes
         return min(held_bytes, self._state.settings.subscription_memory_bytes // 2)
 

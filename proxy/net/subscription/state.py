@@ -238,10 +238,12 @@ class SubscriptionState:
     def request_began(self, what: str) -> None:
         """The broker is asked for a seek or an unsubscribe."""
         self.request, self.closed_by_request = what, False
+        self.schedule_flush()  # its answer is read from now on, whatever the memory: see `Refetch.reported`
 
     def request_answered(self) -> None:
         """It answered, or cannot."""
         self.request = ""
+        self.schedule_flush()
 
     def closed_by_broker(self) -> bool:
         """The broker closed our consumer; returns whether that is for a request, whose answer follows."""
