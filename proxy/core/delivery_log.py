@@ -23,7 +23,8 @@ class How(IntEnum):
     RETURNED = 2
     """Its worker gave it back, or left: it is to be delivered again."""
     DROPPED = 3
-    """It is here no more: its stream went to another replica, or the cursor was moved."""
+    """It is here no more: its stream went to another replica, the cursor was moved, or it was acknowledged in a
+    transaction whose end is not seen."""
     ASKED_FOR = 4
     """Its worker asked for it again: it is to be delivered when the policy's pause is over, and nothing of its slot
     before."""

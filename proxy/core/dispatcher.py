@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from proxy.core import join_gates, kept_back
 from proxy.core.dispatcher_tables import HandOver, OrderingMode
 from proxy.core.entry import PART_BYTES, Batch, Part
-from proxy.core.outstanding import size_of
+from proxy.core.outstanding import ALL_KEPT_BACK, size_of
 from proxy.core.serving import Serving
 from proxy.core.spilling import fill
 
@@ -92,7 +92,10 @@ class Dispatcher(Serving):
                     else:
                         self._to_outbox(owner, part)
                     return
-        self._wait(part, now)
+        if position < outstanding.highest:
+            self._wait_late(part, now)
+        else:
+            self._wait(part, now)
 
     def _may_pass(self, slot: int) -> bool:
         """Whether what comes of a slot that is not blocked may leave without having been queued, beside a policy.
@@ -138,7 +141,7 @@ class Dispatcher(Serving):
                 kept_back.reduce_to(part, news)
                 kept_back_bits &= before
                 outstanding.keep_back(position, 0)
-                if part.batch is not None:  # the others, which a broker may have forgotten
+                if part.batch is not None and before != ALL_KEPT_BACK:  # the others, which a broker may have forgotten
                     outstanding.index_acks[position] = part.batch
             elif outstanding.is_repeat(position, part.redeliveries):
                 fill(self, position, part.tail, now)

@@ -12,6 +12,10 @@ the entry is not: they join what is here of it, or it is here again with these a
 so. Their order is that of what comes late: behind newer messages of their keys that have left already, before the
 others.
 
+What this life's workers acknowledged in transactions whose end is not seen in time is kept back by the broker, too
+(`leave`): it has all of that, and here it would take memory and keep join gates shut for as long as an older message is
+not acknowledged.
+
 Not for an entry that cannot be cut: it goes whole, with what was kept back, so that workers acknowledge all of it.
 
 Source: `AbstractBaseDispatcher.filterEntriesForConsumer`, `ManagedCursorImpl.asyncDelete` (ack sets are combined),
@@ -24,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part, batch_of, narrow
 from proxy.core.index_bits import bits_to_indexes, indexes_to_bits
+from proxy.core.outstanding import size_of
 
 if TYPE_CHECKING:
     from proxy.core.outstanding import Outstanding
@@ -39,9 +44,27 @@ def news_of(part: Part, before: int, kept_back: int) -> int:
     return before & sent & ~kept_back
 
 
+def leave(outstanding: Outstanding, part: Part) -> bool:
+    """The broker alone has this part of an entry from now on; True if nothing of the entry is here any more."""
+    position, batch = part.position, part.batch
+    if batch is None or not part.divisible:
+        outstanding.left_whole(position, size_of(batch or part))
+        return True
+    kept = outstanding.kept_back.get(position, 0) | indexes_to_bits(part.message_indexes(), batch.total)
+    outstanding.keep_back(position, kept)
+    batch.parts.remove(part)
+    if batch.parts:
+        return False
+    if kept == (1 << batch.total) - 1:
+        outstanding.left_whole(position, batch.bytes_held)
+    else:
+        outstanding.complete(position, batch.bytes_held)
+    return True
+
+
 def reduce_to(part: Part, news: int) -> None:
-    """Leave an entry that comes again only these messages, unless it cannot be cut."""
-    if part.divisible:
+    """Leave an entry that comes again only these messages, unless that is all of it, or it cannot be cut."""
+    if part.divisible and news != (1 << part.total) - 1:
         batch = batch_of(part)
         narrow(part, tuple(bits_to_indexes(news, range(batch.total))))
 

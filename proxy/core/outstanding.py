@@ -40,6 +40,9 @@ CONFIRMED_RANGES_MAX: Final = 50_000
 CONFIRMED_PARTS_MAX: Final = 10_000
 """Entries kept of which the broker confirmed a part; the oldest are forgotten first. About 150 bytes each."""
 
+ALL_KEPT_BACK: Final = -1
+"""As bits: of an entry that the broker keeps back whole, whatever number of messages it claims to have."""
+
 
 class Outstanding:
     """Every entry between its arrival and the broker's confirmation of its ack."""
@@ -76,7 +79,7 @@ class Outstanding:
         self.kept_back: dict[int, int] = {}
         """Of entries that are outstanding or unconfirmed: a bit for each message that the broker has not sent."""
         self._confirmed_parts: dict[int, int] = {}
-        """The same of those of which the broker confirmed that it has the ack of all the others."""
+        """The same of those of which the broker confirmed that it has the ack of all the others; or `ALL_KEPT_BACK`."""
         self._shelved_parts: dict[int, int] = {}
         self._confirmed_fresh: set[int] = set()
         self._confirmed_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
@@ -118,7 +121,7 @@ class Outstanding:
         elif position in self.unconfirmed or self.was_confirmed(position):
             self.unconfirmed.add(position)
             self.acks.append(position)
-        elif position in self._confirmed_parts:
+        elif self._confirmed_parts.get(position, ALL_KEPT_BACK) != ALL_KEPT_BACK:
             self.acknowledge_but(position, self._confirmed_parts[position])
         else:
             return False
@@ -173,6 +176,11 @@ class Outstanding:
         self.acks.append(position)
         self.unconfirmed.add(position)
 
+    def left_whole(self, position: int, size: int) -> None:
+        """The broker keeps back all messages of the entry: there is nothing to acknowledge."""
+        self.discard(position, size)
+        self._remember_part(position, ALL_KEPT_BACK)
+
     def discard(self, position: int, size: int) -> None:
         """Hold the entry no more, and acknowledge nothing."""
         self._forget(position, size)
@@ -199,13 +207,21 @@ class Outstanding:
 
     def _confirmed_in_part(self, positions: set[int]) -> set[int]:
         """Those of them of which something is kept back: remembered apart, for the rest may come."""
-        parts = self._confirmed_parts
         found = positions.intersection(self.kept_back)
         for position in sorted(found):
-            parts[position] = self.kept_back.pop(position)
-        while len(parts) > CONFIRMED_PARTS_MAX:
-            del parts[next(iter(parts))]
+            self._remember_part(position, self.kept_back.pop(position))
         return found
+
+    def _remember_part(self, position: int, bits: int) -> None:
+        parts = self._confirmed_parts
+        parts[position] = bits
+        if len(parts) > CONFIRMED_PARTS_MAX:
+            del parts[next(iter(parts))]
+
+    @property
+    def waits_for_rest(self) -> bool:
+        """Whether there are entries that are not here, of which the broker keeps some back, as far as is known."""
+        return bool(self._confirmed_parts)
 
     @property
     def open_from(self) -> int:

@@ -3,6 +3,7 @@
 Messages acknowledged so become a part of their own, which is pending at no worker and waits in no queue. A commit is
 their acknowledgement: the broker, which has it already, gets it once more, so that all that is known of acknowledged
 positions (G4) holds for these too. An abort lets them wait again at their place, before what is newer of their slots.
+Where neither is seen in time, they are no more than what a broker keeps back of an earlier life.
 
 An entry that cannot be cut goes whole or not at all, so that single messages of it are not taken.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core import acknowledgement
+from proxy.core import acknowledgement, kept_back
 from proxy.core.delivery_log import How, note
 from proxy.core.entry import PART_BYTES, batch_of, take_acked
 from proxy.core.errors import NotHeldError, OpaqueBatchError
@@ -156,7 +157,17 @@ def committed_up_to(dispatcher: Dispatcher, position: int, now: float) -> None:
         commit(dispatcher, [held for held in dispatcher.in_transaction.all() if held.part.position <= position], now)
 
 
-def wait_no_more(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
-    """How their transaction ends is not known in time: what is newer of their slots goes on, at any owner."""
+def wait_no_more(dispatcher: Dispatcher, helds: Sequence[Held], now: float) -> None:
+    """How their transaction ends is not known in time: what is newer of their slots goes on, at any owner.
+
+    What the broker has confirmed is not here any more either: see `kept_back`. It takes no memory, and no join gate
+    waits for it.
+    """
+    for held in dispatcher.in_transaction.take([held for held in helds if held.confirmed]):
+        if dispatcher.endings is not None:
+            note(dispatcher.endings, How.DROPPED, held.part, held.worker, now)
+        held.worker.acked_messages += held.part.count
+        if kept_back.leave(dispatcher.outstanding, held.part) and dispatcher.gated:
+            acknowledgement.pass_gates(dispatcher, held.part.position, now)
     for held in helds:
         dispatcher.settle(dispatcher.release_held(held, now), now)

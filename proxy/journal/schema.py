@@ -160,7 +160,7 @@ DELIVERIES: Final = Table(
             Kind.NAME,
             "`sent`: written to the worker's socket. `acked`: acknowledged. `returned`: the worker returned it or "
             "left, and it will be redelivered. `dropped`: the gateway no longer has it, because its stream went to "
-            "another replica or the cursor was moved.",
+            "another replica, the cursor was moved, or it was acknowledged in a transaction whose end was not seen.",
         ),
         Field(7, "consumer", Kind.NAME, "The worker."),
         Field(8, "ledger", Kind.INT64, "Part of the message's position."),

@@ -142,6 +142,18 @@ def test_it_goes_where_the_head_of_what_is_blocked_could_not() -> None:
     assert rig.got("c1") == [(1, (0,))]
 
 
+def test_a_plain_message_that_comes_late_goes_where_the_head_of_what_is_blocked_could_not() -> None:
+    """It was kept back whole, so that nothing is known of it before."""
+    rig = Rig(c1=[A])
+    rig.dispatcher.set_policy(KeyPolicy(window=2))
+    rig.join("c1", 9)
+    rig.entries(A, 2)
+    rig.opaque(3, A, 2)
+    assert rig.got("c1") == [2]
+    rig.entries(A, 1)
+    assert rig.got("c1") == [1]
+
+
 def test_what_is_still_kept_back_changes_nothing() -> None:
     """The entry is sent again without it: the acknowledgement goes again, without it."""
     rig = confirmed_but_for_the_first(A, A)

@@ -118,6 +118,23 @@ def test_a_stuck_key_keeps_its_share_and_moves_again_by_itself() -> None:
     assert rig.got("c1") == [5]
 
 
+def test_a_message_that_comes_late_does_not_wait_for_the_bytes_of_newer_ones() -> None:
+    """As after an abort: it has its own, and what is asked for stands behind it."""
+    rig = rig_of(c1=[A], c2=[B], c3=[A])
+    rig.join("c1", 1)
+    rig.join("c2", 500)
+    rig.entries(A, 0)
+    assert rig.got("c1") == [0]
+    rig.join("c3", 500)
+    rig.entries(A, *range(2, 100))
+    end_turn(rig)
+    rig.ack("c1", 0)
+    assert rig.got("c3") == [2, 3, 4, 5]
+    assert end_turn(rig)[:2] == [6, 7]
+    rig.entries(A, 1)
+    assert rig.got("c3") == [1]
+
+
 def test_a_long_queue_behind_a_chunk_that_only_the_broker_has_stays_a_queue() -> None:
     """It is not gone through by calls in calls: nothing of it can leave before the chunk is here."""
     rig = rig_of(KeyPolicy(window=3, share=0.05), c1=[A], c2=[B])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.core import reposition, transactional_acks
+from proxy.core.dispatcher import OrderingMode
 from proxy.core.errors import ConsumerAssignError, NotHeldError, OpaqueBatchError
 from proxy.core.explain import SlotState, explain_slot
 from proxy.core.key_policy import KeyPolicy
@@ -282,21 +283,129 @@ def test_a_batch_that_goes_whole_is_acknowledged_whole() -> None:
 
 
 def test_keys_that_are_not_waited_for_any_more_go_on() -> None:
-    """The messages stay held: they may be committed yet, or come again."""
-    rig = Rig(c1=[A], c2=[A])
+    """What the broker has not answered stays held; the rest may come again, and then is news."""
+    for confirmed in (False, True):
+        rig = Rig(c1=[A], c2=[A])
+        rig.join("c2", 9)
+        rig.join("c1", 9)
+        rig.entries(A, 1)
+        (held,) = hold(rig, "c1", 1)
+        held.confirmed = confirmed
+        rig.leave("c1")
+        rig.entries(A, 2)
+        assert rig.got("c2") == []
+        transactional_acks.wait_no_more(rig.dispatcher, [held], rig.now)
+        transactional_acks.wait_no_more(rig.dispatcher, [held], rig.now)
+        assert rig.got("c2") == [2]
+        assert not rig.dispatcher.in_transaction.departed
+        assert bool(rig.dispatcher.in_transaction) is not confirmed
+        if confirmed:
+            rig.entries(A, 1)
+        else:
+            abort(rig, [held])
+        assert rig.got("c2") == [1]
+        rig.ack("c2", 1, 2)
+        assert rig.acked_upstream() == [1, 2]
+        assert rig.dispatcher.outstanding.bytes_held == 0
+
+
+def over(rig: Rig, *helds: Held) -> None:
+    """Their transactions have ended, and the broker sends nothing of them again."""
+    transactional_acks.wait_no_more(rig.dispatcher, helds, rig.now)
+
+
+def test_what_is_not_waited_for_takes_no_memory() -> None:
+    """Transactions end unseen by the thousand while an older message is not acknowledged."""
+    rig = Rig(c1=[A], c2=[B])
+    worker = rig.join("c1", 9)
     rig.join("c2", 9)
+    rig.entries(B, 1)
+    held_bytes = rig.dispatcher.outstanding.bytes_held
+    rig.entries(A, 2)
+    rig.batch(3, A, 3)
+    rig.opaque(4, A, 1_000_000)
+    rig.flow("c1", 1_000_000)
+    assert rig.got("c1") == [2, 3, 4]
+    over(rig, *hold(rig, "c1", 2, 3, 4))
+    outstanding = rig.dispatcher.outstanding
+    assert outstanding.bytes_held == held_bytes
+    assert (rig.acked_upstream(), outstanding.unconfirmed, outstanding.index_acks) == ([], set(), {})
+    assert (worker.acked_messages, worker.held_in_transactions, len(rig.dispatcher.slots)) == (1_000_004, 0, 1)
+    assert outstanding.open_from == pack(LEDGER, 1)
+    rig.ack("c2", 1)
+    assert (rig.acked_upstream(), outstanding.open_from) == ([1], pack(LEDGER, 1))
+    outstanding.confirmed([pack(LEDGER, 1)])
+    assert outstanding.open_from == pack(LEDGER, 2), "the cursor may stand before it"
+    outstanding.acknowledged_up_to(pack(LEDGER, 4))
+    assert outstanding.was_confirmed(pack(LEDGER, 4))
+    rig.entries(A, 2)
+    assert (rig.got("c1"), rig.acked_upstream()) == ([], [2])
+
+
+def test_no_join_gate_waits_for_what_is_not_waited_for() -> None:
+    """A worker that joined would stand still until an older message is acknowledged, which may wait for room."""
+    rig = Rig(OrderingMode.LAST_SENT_POSITION, c1=[A], c2=[B])
     rig.join("c1", 9)
     rig.entries(A, 1)
-    helds = hold(rig, "c1", 1)
-    rig.leave("c1")
-    rig.entries(A, 2)
+    rig.batch(2, A, 2)
+    first, second = hold(rig, "c1", 1), hold(rig, "c1", 2, unacked=0b10)
+    rig.join("c2", 9)
+    rig.entries(B, 3)
     assert rig.got("c2") == []
-    transactional_acks.wait_no_more(rig.dispatcher, helds, rig.now)
-    transactional_acks.wait_no_more(rig.dispatcher, helds, rig.now)
-    assert rig.got("c2") == [2]
-    abort(rig, helds)
-    assert rig.got("c2") == [1]
-    assert not rig.dispatcher.in_transaction.departed
+    over(rig, *first, *second)
+    assert rig.got("c2") == [], "of the batch a worker has something yet"
+    rig.ack_all_but("c1", 2, 0)
+    assert rig.got("c2") == [3]
+    assert rig.dispatcher.gated == []
+
+
+def test_of_a_batch_the_rest_is_acknowledged_without_what_is_not_waited_for() -> None:
+    """Which comes again after all: alone, and then the entry is done."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 9)
+    rig.batch(1, A, 3)
+    assert rig.got("c1") == [1]
+    over(rig, *hold(rig, "c1", 1, unacked=0b110))
+    outstanding = rig.dispatcher.outstanding
+    assert outstanding.kept_back == {pack(LEDGER, 1): 0b001}
+    rig.ack_all_but("c1", 1, 0)
+    assert rig.acked_upstream() == [1]
+    assert (outstanding.kept_back, outstanding.bytes_held) == ({pack(LEDGER, 1): 0b001}, 0)
+    outstanding.confirmed([pack(LEDGER, 1)])
+    rig.mixed(1, A, None, None)
+    assert rig.got("c1") == [(1, (0,))]
+    rig.ack("c1", (1, (0,)))
+    assert rig.acked_upstream() == [1]
+    outstanding.confirmed([pack(LEDGER, 1)])
+    assert outstanding.was_confirmed(pack(LEDGER, 1))
+
+
+def test_messages_of_a_batch_in_two_transactions_that_are_not_waited_for() -> None:
+    """One of them was aborted: its message comes, the other stays where it is."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 9)
+    rig.mixed(1, A, A)
+    rig.got("c1")
+    over(rig, *hold(rig, "c1", 1, unacked=0b10), *hold(rig, "c1", 1, transaction=T2, unacked=0b01))
+    outstanding = rig.dispatcher.outstanding
+    assert (outstanding.bytes_held, rig.acked_upstream()) == (0, [])
+    rig.mixed(1, None, A)
+    assert rig.got("c1") == [(1, (1,))]
+    rig.ack("c1", (1, (1,)))
+    assert rig.acked_upstream() == [1]
+    assert outstanding.kept_back == {pack(LEDGER, 1): 0b01}
+
+
+def test_a_chunk_that_is_not_waited_for_comes_again_as_one() -> None:
+    """Nothing of it was kept but its position."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 9)
+    rig.chunk(1, A, "m", 0, 1)
+    assert rig.got("c1") == [1]
+    over(rig, *hold(rig, "c1", 1))
+    rig.chunk(1, A, "m", 0, 1)
+    (unit,) = rig.units("c1")
+    assert (unit.chunk is not None, unit.indexes) == (True, None)
 
 
 def test_it_is_told_why_a_key_waits_and_whose_transaction_it_is() -> None:
@@ -381,6 +490,8 @@ def test_a_chunked_message_that_comes_back_piece_by_piece_goes_to_one_worker() -
     helds = hold(rig, "c1", 1, 2, 3)
     rig.leave("c1")
     rig.join("c2", 9)
+    for held in helds:
+        held.confirmed = False
     transactional_acks.wait_no_more(rig.dispatcher, helds, rig.now)
     for held in helds:
         abort(rig, [held])

@@ -32,7 +32,7 @@ NOT_NOW: Final = frozenset({pb.ServiceNotReady, pb.ConsumerNotFound, pb.Persiste
 class Request:
     """It is to be answered once."""
 
-    __slots__ = ("_again", "answer", "due_at", "helds", "late", "transaction")
+    __slots__ = ("_again", "answer", "due_at", "helds", "late", "sent_at", "transaction")
 
     def __init__(
         self, transaction: TransactionId, helds: list[Held], answer: Callable[[Exception | None], None]
@@ -45,6 +45,8 @@ class Request:
         """Whether it was sent before, and the broker may have it."""
         self.due_at = 0.0
         """When it is to be sent."""
+        self.sent_at = 0.0
+        """When it was, the last time."""
         self.late = False
         """Whether the transaction has ended meanwhile."""
 

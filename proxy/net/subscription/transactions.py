@@ -8,11 +8,12 @@ messages again. So the gateway learns it in one of four ways:
 3. The broker's mark-delete position, asked every `ASK_S` while something is held, is at or behind them: committed.
 4. The coordinator, asked every `COORDINATOR_S`, knows the transaction no more (`coordinators`). An abort would have had
    the broker send the messages again, so it was a commit, most likely: keys do not wait for it any more. But nothing is
-   acknowledged on a likelihood, and the messages remain in wait for 2 or 3. So they do after `HELD_S_MAX` without news.
+   acknowledged on a likelihood: the broker keeps them back from then on (`kept_back`), so that they take no memory
+   here, and are news if they come. So it is after `HELD_S_MAX` without news.
    A broker without permits sends nothing again. It has none while the look-ahead is full, perhaps of what waits for
    these very messages. So it is granted some for what is awaited, and what comes again goes before all else. As long as
-   it comes, there are more. While it does not, they are granted anew, each time after twice as long: others may have
-   been under way, and taken them. They are few at once, for what takes them is beyond the bound of the memory.
+   it comes, there are more. While it does not, they are granted anew: others may have been under way, and taken them.
+   They are few at once, for what takes them is beyond the bound of the memory.
 
 An acknowledgement whose transaction has ended before it was sent is not sent: it would be pending at the broker until
 that notices. One that was not answered before the end may have come too late to be a part of it, so its messages are
@@ -138,7 +139,6 @@ class TransactionalAcks:
         """How often something had come again when they were counted."""
         self._permits_at = 0.0
         """When they are due again."""
-        self._permits_pause_s = 0.0
         self._dispatcher = dispatcher
         self._registry = registry
         self._clock = clock
@@ -152,8 +152,16 @@ class TransactionalAcks:
 
     @property
     def awaits(self) -> bool:
-        """Whether something is held of a transaction that is gone: the broker sends it, or tells of its commit."""
-        return bool(self._gone_at)
+        """Whether the broker is to be read though the memory is full.
+
+        Something is held of a transaction that is gone, which it sends again or tells of; or it has not answered for
+        `ASK_S`: before that nothing is asked of a coordinator, and all that fills the memory may wait for it.
+        """
+        return bool(self._gone_at) or (bool(self._in_flight) and self._is_late())
+
+    def _is_late(self) -> bool:
+        oldest = next(iter(self._in_flight))
+        return oldest.sent_at + ASK_S <= self._clock.now()
 
     @property
     def unanswered(self) -> bool:
@@ -261,6 +269,7 @@ class TransactionalAcks:
 
     def _send(self, link: BrokerLink, consumer_id: int, request: Request) -> None:
         self._in_flight[request] = None
+        request.sent_at = self._clock.now()
         link.request(partial(request.frame, consumer_id), partial(self._answered, request))
 
     def _answered(self, request: Request, reply: pb.BaseCommand | Exception) -> None:
@@ -313,21 +322,21 @@ class TransactionalAcks:
 
     def _look(self) -> None:
         """Ask the broker, and give up what is held too long."""
-        self._tidy(self._transactions)
         transactions = self._dispatcher.in_transaction
-        if not transactions:
-            return
         now = self._clock.now()
         helds = transactions.all()
         late = [held for held in helds if held.since + HELD_S_MAX <= now or self._is_over(held, now)]
         transactional_acks.wait_no_more(self._dispatcher, late, now)
-        if self._gone_at and self._permits_at <= now:
-            self._permits_at, self._permits_pause_s = now + self._permits_pause_s, 2 * self._permits_pause_s
-            self._count_awaited()
-        self._ask_coordinators([held for held in helds if held.confirmed and not held.released], now)
-        self._ask_due = any(held.confirmed and held.since + ASK_S <= now for held in helds)
-        self._watch()
+        self._tidy(self._transactions)
         self._wake()
+        waits_for_rest = self._dispatcher.outstanding.waits_for_rest
+        if not (transactions or waits_for_rest):
+            return
+        if self._gone_at and self._permits_at <= now:
+            self._await(now)
+        self._ask_coordinators([held for held in helds if held.confirmed and not held.released], now)
+        self._ask_due = waits_for_rest or any(held.confirmed and held.since + ASK_S <= now for held in helds)
+        self._watch()
 
     def _is_over(self, held: Held, now: float) -> bool:
         """Whether its transaction has ended, and the broker would have sent it again by now if that was an abort."""
@@ -352,7 +361,7 @@ class TransactionalAcks:
 
     def _await(self, now: float) -> None:
         """What is gone comes again, or does not; permits for it are due."""
-        self._permits_at, self._permits_pause_s = now + ASK_S, 2 * ASK_S
+        self._permits_at = now + ASK_S
         self._count_awaited()
 
     def _count_awaited(self) -> None:
