@@ -614,6 +614,43 @@ def test_only_so_much_waits_for_a_leg() -> None:
     assert [command.type for command in taken] == [T.CONNECT]
 
 
+def test_a_close_that_has_no_room_is_answered_and_leaves_no_consumer_behind() -> None:
+    """What waited with it is asked anew, by another connection; the consumer that is closed is not among that."""
+    rig = Rig(Limits(queued_while_connecting_bytes=len(subscribe(1, 101, topic=topic_of(3))) * 2))
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    rig.subscribe(2, 3)
+    assert not rig.to_client()
+    rig.client.deliver(close_consumer(1, 201))
+    answered = {command.type: command for command in rig.to_client()}
+    assert answered.keys() == {T.SUCCESS, T.ERROR}
+    assert answered[T.SUCCESS].success.request_id == 201
+    assert (answered[T.ERROR].error.request_id, answered[T.ERROR].error.error) == (101, pb.ServiceNotReady)
+    rig.clock.advance(AGAIN_S)
+    assert len(rig.dialled.attempts) == 2
+    asked = parse(rig.let_in().take())
+    assert [command.subscribe.consumer_id for command in asked] == [2]
+
+
+@pytest.mark.parametrize("sent", [flow(2, 5), ack(2)], ids=["permits", "acknowledgement"])
+def test_data_that_has_no_room_ends_its_consumer(sent: bytes) -> None:
+    """Else it would wait for what it has asked for already, and the client would not know."""
+    rig = Rig(Limits(queued_while_connecting_bytes=len(subscribe(1, 101, topic=topic_of(3))) * 2))
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    rig.subscribe(2, 3)
+    rig.client.deliver(sent)
+    refused = [command.error for command in rig.to_client()]
+    assert [(refusal.request_id, refusal.error) for refusal in refused] == [
+        (101, pb.TooManyRequests),
+        (102, pb.TooManyRequests),
+    ]
+    assert {"too much waits" in refusal.message for refusal in refused} == {True}
+    rig.clock.advance(OWNER_S_MAX)
+    assert len(rig.dialled.attempts) == 1
+    assert not rig.to_client()
+
+
 def test_a_connection_has_only_so_many_legs_and_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
     """More are refused."""
     monkeypatch.setattr("proxy.net.owner.legs.LEGS_MAX", few := 4)

@@ -27,6 +27,7 @@ _T = pb.BaseCommand
 
 UNUSED_S_MAX: Final = 10.0
 """How long a leg without consumers stays: one that subscribes again finds it."""
+FULL: Final = "too much waits for the connection to it"
 
 
 class Asked(NamedTuple):
@@ -171,15 +172,34 @@ class OwnerLeg:
             self._receipts += 1
             self._leg.expect_ack_receipts(True)
         self._asked[body.request_id] = Asked(kind, body)
-        self.write(frame)
+        if not self._pass_on(frame):
+            # A CLOSE_CONSUMER that is left out would leave a consumer that the client knows nothing of. What waits here
+            # has begun nothing yet: each is answered, or asked anew.
+            self.give_up(FULL)
 
-    def write(self, frame: bytes) -> None:
-        """Pass on; what comes before the owner has let the client in waits for that, as far as there is room."""
+    def data(self, frame: bytes) -> None:
+        """Pass on what has no answer: permits, acknowledgements.
+
+        Where that has no room the consumers end, so that the client hears of it: it is asked for nothing in its place.
+        """
+        if not self._pass_on(frame):
+            self._leg.close()
+            self._lost(FULL, pb.CommandError(error=pb.TooManyRequests))
+
+    def news(self, frame: bytes) -> None:
+        """Pass on what the owner also finds out by itself, if there is room."""
+        self._pass_on(frame)
+
+    def _pass_on(self, frame: bytes) -> bool:
+        """What comes before the owner has let the client in waits for that; False if there is no room for it."""
         if self._leg.ready:
             self._leg.write(frame)
-        elif self._queued_bytes + len(frame) <= self._queued_bytes_max:
-            self._queued.append(frame)
-            self._queued_bytes += len(frame)
+            return True
+        if self._queued_bytes + len(frame) > self._queued_bytes_max:
+            return False
+        self._queued.append(frame)
+        self._queued_bytes += len(frame)
+        return True
 
     def auth_response(self, frame: bytes) -> None:
         """The client's answer to the owner's challenge, also before it is let in."""

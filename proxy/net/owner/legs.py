@@ -163,7 +163,7 @@ class ClientLegs:
         """As it says; one that waits has nothing to acknowledge, and grants permits when it is answered."""
         leg = self._consumers[consumer_id]
         if leg is not None:
-            leg.write(frame)
+            leg.data(frame)
 
     def request(self, kind: int, body: Any, frame: bytes) -> None:
         """As it says."""
@@ -184,7 +184,7 @@ class ClientLegs:
         if self._legs:
             frame = encode_command(_T(type=_T.END_TXN, endTxn=request))
             for leg in self._legs.values():
-                leg.write(frame)
+                leg.news(frame)
 
     def auth_response(self, response: pb.AuthData, frame: bytes) -> bool:
         """As it says. A client answers challenges in turn; which is whose it does not say: owners come first."""
