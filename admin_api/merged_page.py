@@ -1,4 +1,8 @@
-"""One page of subscriptions from the pages of all replicas."""
+"""One page of subscriptions from the pages of all replicas.
+
+One that replicas share by streams is listed once for each of them. A page ends behind all of these: the next one begins
+behind their topic and name.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ def merged_page(mine: bytes, theirs: Mapping[str, bytes | str], limit: int) -> b
     Args:
         mine: this replica's answer.
         theirs: the answers by replica, or the reasons why there is none.
-        limit: of the page.
+        limit: of the page, but for what is of the same subscription as its last one.
     """
     whole = from_json(mine)
     pages = [whole]
@@ -34,11 +38,13 @@ def merged_page(mine: bytes, theirs: Mapping[str, bytes | str], limit: int) -> b
         else:
             pages.append(from_json(told))
     found: list[dict[str, Any]] = sorted((item for page in pages for item in page["subscriptions"]), key=_key)
-    left_out = len(found) > limit or any(page["next"] is not None for page in pages)
+    shown = found[:limit]
+    shown += [item for item in found[limit:] if _key(item) == _key(shown[-1])]
+    left_out = len(found) > len(shown) or any(page["next"] is not None for page in pages)
     for name in SUMMED:
         whole[name] = type(whole[name])(sum(page[name] for page in pages))
-    whole["subscriptions"] = found[:limit]
-    whole["next"] = cursor_of(_key(found[:limit][-1])) if found and left_out else None
+    whole["subscriptions"] = shown
+    whole["next"] = cursor_of(_key(shown[-1])) if shown and left_out else None
     return to_json(whole)
 
 

@@ -122,11 +122,12 @@ PARTS: Final = (
     Part(
         "restarts",
         "SIGKILL and rolling restarts of gateways, replicas, brokers and workers under load",
-        22,
+        25,
         (
             "tests/integration/test_kills.py",
             "tests/integration/test_rolling_restart.py",
             "tests/integration/test_replicas.py",
+            "tests/integration/test_owners_streams.py",
             "tests/integration/test_many_groups.py",
             "tests/integration/test_group_topics.py",
             "tests/integration/test_group_replay.py::test_a_replica_that_was_frozen_meanwhile_delivers_again_too",

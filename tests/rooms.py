@@ -57,7 +57,6 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "proxy.groups",
         "proxy.net",
         "proxy.net.broker",
-        "proxy.net.mail",
         "proxy.net.relay",
         "proxy.net.subscription",
         "proxy.net.group",

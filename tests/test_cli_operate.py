@@ -18,12 +18,16 @@ from proxy.app.reload import Change, NotReloaded, Reloaded
 from proxy.cli.main import app
 from proxy.errors import Conflict
 from proxy.groups.messages import FindLeader, LeaseStreams, Report, SessionId, Version
+from proxy.net.group.settings import GroupSettings
+from proxy.net.owner.deployment import Deployment
+from proxy.views.deployment import DeploymentView
 from tests.admin_api.rig import AdminRig
 from tests.admin_api.test_deployment import OwnerRig
 from tests.admin_api.test_group_topics import TOPIC, Topics
 from tests.admin_api.test_groups import GROUP, GroupsRig
 from tests.admin_api.test_producers import ProducersRig
 from tests.admin_api.test_routes import draining_rig
+from tests.net.assignment_rig import NoBrokers
 from tests.net.producer_rig import not_ready, want
 from tests.net.subscription_rig_broker import single
 
@@ -145,6 +149,34 @@ def test_groups_show_this_replicas_part() -> None:
     ]
     refused = run(rig, "groups", "orders")
     assert (refused.exit_code, "name the subscription after the topic" in refused.output) == (2, True)
+
+
+class BesideOwners(GroupsRig):
+    """A replica in owner mode that shares one subscription by streams."""
+
+    def __init__(self) -> None:
+        super().__init__(mode="owner")
+
+    def new_deployment(self) -> DeploymentView:
+        """Without a record; nothing has an owner."""
+        settings = GroupSettings(groups_enabled=True, groups_mode="owner", streamed_subscriptions=("* s",))
+        return DeploymentView(Deployment("here-1", "pulsar://here:6670", NoBrokers(), self.clock, settings), self.clock)
+
+
+def test_a_subscription_of_streams_is_told_with_those_of_the_replica() -> None:
+    """It has no owner: the replica is one of those that have a part."""
+    rig = BesideOwners()
+    rig.worker("a", 1)
+    assert "here-1: 0 of 0 streams" in _in_one_line(printed(rig, "stats"))
+    rig.hear(LeaseStreams(rig.header(1), Version(3, 7), (1, 3), 4))
+    assert "here-1: 2 of 4 streams" in _in_one_line(printed(rig, "stats"))
+    assert "at here-1: 2 of 4 streams" in _in_one_line(printed(rig, "stats", *TARGET))
+    text = _in_one_line(printed(rig, "groups"))
+    assert "1 groups of replica here-1; other subscriptions have one owner" in text
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def test_replicas_are_a_table_in_owner_mode() -> None:

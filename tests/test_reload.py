@@ -147,6 +147,14 @@ def test_tokens_cannot_begin_or_end_without_a_restart(tmp_path: Path) -> None:
     assert list(done.changed) == ["workers_max"]
 
 
+def test_what_replicas_share_by_streams_is_for_a_restart() -> None:
+    """A subscription that is here would have to end first; and what else has changed is in effect."""
+    new = from_environment(streamed_subscriptions="orders billing", workers_max=7)
+    done = Reloader(from_environment(), lambda: new, []).reload("a test")
+    assert done.needs_restart == ("streamed_subscriptions",)
+    assert list(done.changed) == ["workers_max"]
+
+
 def test_values_that_contradict_what_stays_are_refused() -> None:
     """`max_frame_bytes` needs a restart, and until then the lower budget would be too small for a frame."""
     applied: list[object] = []

@@ -6,7 +6,8 @@ export const NOT_ENABLED =
   "Groups of replicas are not enabled on this gateway. The setting groups_enabled (KEYLINE_GROUPS_ENABLED=true) " +
   "enables them, and must be the same on all replicas.";
 const OWNED =
-  "In owner mode a subscription has one owner, and no streams. The list of groups has the owner of each subscription.";
+  "This replica has no streams of it. In owner mode a subscription has one owner, or, as one of streamed_subscriptions, streams " +
+  "at each replica with workers. The list of groups has all of them.";
 export const NOTHING_OWNED = "No worker consumes a Key_Shared subscription through any replica.";
 export const NOTHING_SHARED = "No worker consumes a Key_Shared subscription of a persistent topic through this replica.";
 const ABSENT = "This replica is not in the group now: no worker of the subscription is connected to it.";

@@ -39,7 +39,8 @@ export class Head {
     }
     const mode = MODES[subscription.dispatcher.ordering_mode] ?? subscription.dispatcher.ordering_mode;
     const sticky = subscription.key_shared_mode === "STICKY" ? " · sticky ranges" : "";
-    const owner = subscription.served_by === null ? "" : ` · owned by ${subscription.served_by}`;
+    const served = subscription.groups_mode === "streams" ? "streams at" : "owned by";
+    const owner = subscription.served_by === null ? "" : ` · ${served} ${subscription.served_by}`;
     setText(byId("subtitle"), `${tenant}/${namespace} · ${mode}${sticky}${owner}`);
     byId("in-group").hidden = subscription.group === null;
     if (subscription.group !== null) byId("to-group").href = groupAddress(chosen);

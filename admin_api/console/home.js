@@ -5,7 +5,7 @@ import { byId, el, named, setAttribute, setText, show, showFigures } from "./dom
 import { NONE, counted, lasted, rate, topicParts, whole } from "./format.js";
 import { Sparkline } from "./sparkline.js";
 import { subscriptionState } from "./worker_facts.js";
-import { idOf } from "./subscriptions.js";
+import { idOf, partOf } from "./subscriptions.js";
 
 const PAGE = 50;
 const BY_NAME = new Intl.Collator("en", { numeric: true });
@@ -113,12 +113,13 @@ function compared(one, other) {
   return 0;
 }
 
-function makeName({ topic, subscription }) {
+function makeName(item) {
+  const { topic, subscription } = item;
   const { tenant, namespace, name } = topicParts(topic);
   const link = el("a", { href: `#${new URLSearchParams({ topic, subscription })}`, title: topic },
     el("bdi", {}, name), el("span", { class: "slash", "aria-hidden": "true" }), el("bdi", {}, subscription),
   );
-  return [link, el("bdi", { class: "muted place" }, `${tenant}/${namespace}`), el("span", { class: "why" })];
+  return [link, el("bdi", { class: "muted place" }, `${tenant}/${namespace}${partOf(item)}`), el("span", { class: "why" })];
 }
 
 function fillName(cell, { dispatcher }) {

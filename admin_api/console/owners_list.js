@@ -5,9 +5,15 @@ import { ListedTable, topicLink } from "./listed_table.js";
 import { Rows } from "./rows.js";
 import { byId, el, named, setAttribute, setText, showFigures } from "./dom.js";
 import { clockTime, duration, whole } from "./format.js";
-import { NOTHING_OWNED, groupEpoch } from "./groups_text.js";
+import { NOTHING_OWNED, groupAddress, groupEpoch, streamsOfAll } from "./groups_text.js";
+import { idOf } from "./subscriptions.js";
 
 const subscriptionAddress = ({ topic, subscription }) => `#${new URLSearchParams({ topic, subscription })}`;
+const isShared = ({ groups_mode: mode }) => mode === "streams";
+const addressOf = (item) => (isShared(item) ? groupAddress(item) : subscriptionAddress(item));
+
+/** Or a replica that has a part, where there is no owner. */
+const ownerOf = (item) => (isShared(item) ? `${item.served_by}: ${item.group === null ? "no" : streamsOfAll(item.group)} streams` : item.served_by);
 
 const REPLICAS = [
   { head: "Replica", heads: true, make: ({ replica }) => [named(replica)], fill: () => {} },
@@ -18,9 +24,9 @@ const REPLICAS = [
 ];
 
 const SUBSCRIPTIONS = [
-  { head: "Topic", heads: true, make: (item) => topicLink(subscriptionAddress(item), item.topic), fill: () => {} },
+  { head: "Topic", heads: true, make: (item) => topicLink(addressOf(item), item.topic), fill: () => {} },
   { head: "Subscription", make: ({ subscription }) => [named(subscription)], fill: () => {} },
-  { head: "Owner", make: () => [named("")], fill: (cell, { served_by }) => setText(cell.firstElementChild, served_by) },
+  { head: "Owner", make: () => [named("")], fill: (cell, item) => setText(cell.firstElementChild, ownerOf(item)) },
   { head: "Workers", number: true, fill: (cell, { dispatcher }) => setText(cell, whole(dispatcher.workers_count)) },
 ];
 
@@ -39,7 +45,7 @@ export function ownersTables(model, more) {
     id: "owned-table",
     name: "Subscriptions of all replicas",
     columns: SUBSCRIPTIONS,
-    keyOf: ({ topic, subscription }) => JSON.stringify([topic, subscription]),
+    keyOf: idOf,
     noun: "subscription",
     none: () => NOTHING_OWNED,
     totalOf: ({ items, more: others }) => (others ? null : items.length),

@@ -2,7 +2,7 @@
 
 import { arrange, byId, el, setAttribute, setText, show } from "./dom.js";
 import { counted, topicParts, whole } from "./format.js";
-import { idOf } from "./subscriptions.js";
+import { idOf, partOf } from "./subscriptions.js";
 import { subscriptionState } from "./worker_facts.js";
 
 const PAGE = 50;
@@ -57,7 +57,7 @@ export class Picker {
     setAttribute(badge, "data-tone", state.tone);
     const { workers_count, waiting_messages, draining_hashes_count } = item.dispatcher;
     const figures = [counted(workers_count, "worker"), `${whole(waiting_messages)} waiting`, `${whole(draining_hashes_count)} draining`];
-    setText(button.querySelector(".item-figures"), figures.join(" · "));
+    setText(button.querySelector(".item-figures"), figures.join(" · ") + partOf(item));
     return row;
   }
 

@@ -13,7 +13,11 @@ const SPARE = 8;
 /** Readings kept of each for its line: about five minutes at home. */
 const KEPT = 150;
 
-export const idOf = ({ topic, subscription }) => JSON.stringify([topic, subscription]);
+/** One that replicas share by streams is listed once for each of them. */
+export const idOf = ({ topic, subscription, groups_mode: mode, served_by: replica }) =>
+  JSON.stringify([topic, subscription, ...(mode === "streams" ? [replica] : [])]);
+/** Whose part it is, where it is listed more than once. */
+export const partOf = ({ groups_mode: mode, served_by: replica }) => (mode === "streams" && replica !== null ? ` · at ${replica}` : "");
 
 export class Subscriptions extends Telling {
   items = [];

@@ -101,7 +101,7 @@ class Group(BaseModel):
 
 
 class Groups(BaseModel):
-    """Some groups, by topic and subscription; none in owner mode."""
+    """Some groups, by topic and subscription; in owner mode those of `streamed_subscriptions`."""
 
     mode: Literal["streams", "owner"] | None = Field(
         description="How this gateway shares (groups_mode); null for one that shares nothing (groups_enabled)."

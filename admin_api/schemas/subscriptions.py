@@ -198,8 +198,12 @@ class Subscription(BaseModel):
     kept_out: list[KeptOutWorker] = Field(description="Excluded or quarantined workers, connected or not; at most 100.")
     hand_over_count: int
     hand_overs: list[HandOver]
-    group: GroupSummary | None = Field(description="This replica's member of its group; null if it is not shared.")
-    served_by: str | None = Field(description="The replica that owns it, in owner mode.")
+    groups_mode: Literal["streams", "owner"] | None = Field(
+        description="How replicas share it; streams in owner mode for one of `streamed_subscriptions`, of which each "
+        "replica tells its own part. Null for a gateway that shares nothing."
+    )
+    group: GroupSummary | None = Field(description="This replica's member of its group; null if it has no streams.")
+    served_by: str | None = Field(description="In owner mode: its owner, or the replica whose part of it this is.")
     dispatcher: Dispatcher
 
 
@@ -208,7 +212,9 @@ class Subscriptions(BaseModel):
 
     subscriptions: list[Subscription]
     next: str | None = Field(description="Give it as `after` for the next page; null if this is the last.")
-    subscriptions_count: int
+    subscriptions_count: int = Field(
+        description="Of the gateway, or of all replicas; one that is shared by streams counts at each of them."
+    )
     workers: int
     subscriptions_refused_total: int
     workers_refused_total: int

@@ -60,7 +60,7 @@ class SocketPath(GatewayPath):
             lambda: None,
             self._clock,
             self.openings,
-            len,
+            lambda _, key: len(key),
         )
         request = SocketRequest("v2", frames_made.TOPIC, frames_made.SUBSCRIPTION, PEER, earliest=True)
         self._worker = sockets.open(request, self._socket)

@@ -12,6 +12,7 @@ import asyncio
 import secrets
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -55,6 +56,7 @@ from proxy.net.broker.names import BrokerNames
 from proxy.net.countdown import after_all
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.group.settings import GroupSettings
+from proxy.net.group.streamed import StreamedSubscriptions
 from proxy.net.session.services import SessionServices
 from proxy.net.session.sessions import Sessions
 from proxy.net.subscription.directory import Subscriptions
@@ -103,12 +105,12 @@ class Gateway:
         names = BrokerNames(client_settings.brokers, clock)
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
-        self._groups = groups_of(config, self._brokers, clock)
         owner = self._owner = (
             OwnerMode(config, loop, self._brokers, clock, limits, tls.replicas, process, turns)
             if picked(GroupSettings, config).owned
             else None
         )
+        self._groups = groups_of(config, self._brokers, clock, None if owner is None else owner.deployment)
         self._background = AioBackground(loop)
         openings = Openings(clock, self._background)
         subscriptions = self._subscriptions = Subscriptions(
@@ -116,7 +118,7 @@ class Gateway:
             clock,
             picked(SubscriptionSettings, config),
             openings,
-            self._is_shared,
+            StreamedSubscriptions(picked(GroupSettings, config)),
             secrets.randbelow(1 << 16),
         )
         if self._groups is not None:
@@ -219,10 +221,6 @@ class Gateway:
         if self._owner is None or self._led_here is None:
             return NO_DEPLOYMENT
         return self._owner.view.summary(self._led_here.statistics(accepting=self._listening))
-
-    def _is_shared(self, key: tuple[str, str]) -> bool:
-        """Whether a group shares the subscription of this topic and name: only where there is a cursor to share."""
-        return self._groups is not None and key[0].startswith("persistent://")
 
     def _why_no_sockets(self) -> str | None:
         return "the gateway is stopping" if self._shutting_down else None
@@ -363,18 +361,18 @@ class Gateway:
 
     def _drain(self, done: Callable[[], None]) -> None:
         """Shared subscriptions are handed over while the others wait for their acknowledgements."""
-        leave = None if self._groups is None else self._groups.leave_all
+        steps: list[Callable[[Callable[[], None]], None]] = [self._subscriptions.drain]
+        if self._groups is not None:
+            steps.append(self._groups.leave_all)
         if self._owner is not None:
-            leave = self._owner.deployment.leave
-        if leave is None:
-            self._subscriptions.drain(done)
-            return
-        one_done = after_all(2 if self._owner is None else 3, done)
-        self._subscriptions.drain(one_done)
-        leave(one_done)
-        if self._owner is not None:
-            self._legs = asyncio.create_task(legs_drained(self._owner.others))
-            self._legs.add_done_callback(lambda _: one_done())
+            steps += [self._owner.deployment.leave, partial(self._drain_legs, self._owner)]
+        one_done = after_all(len(steps), done)
+        for step in steps:
+            step(one_done)
+
+    def _drain_legs(self, owner: OwnerMode, done: Callable[[], None]) -> None:
+        self._legs = asyncio.create_task(legs_drained(owner.others))
+        self._legs.add_done_callback(lambda _: done())
 
 
 async def _first_of(timeout_s: float, *events: asyncio.Event | None) -> None:

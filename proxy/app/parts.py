@@ -17,6 +17,7 @@ from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.rivals import ProducerRivals, rivals_topic
 from proxy.net.group.groups import Groups
 from proxy.net.group.settings import GroupSettings
+from proxy.net.group.streamed import StreamedSubscriptions
 from proxy.net.group.sweep import GroupSweep
 from proxy.net.group.topics import GroupTopics
 from proxy.net.handshake import TargetPolicy
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from proxy.journal.topic import EventTopic
     from proxy.net.broker.directory import Brokers
     from proxy.net.events import Events
+    from proxy.net.owner.deployment import Deployment
     from proxy.net.relay.identity import ProxyRole
     from proxy.net.session.sessions import Sessions
     from proxy.net.subscription.openings import Openings
@@ -87,10 +89,17 @@ def session_settings(config: Config, proxy_role: ProxyRole | None) -> SessionSet
     )
 
 
-def groups_of(config: Config, brokers: Brokers, clock: AioClock) -> Groups | None:
-    """Make this replica's member of groups, under a name that is unique per process."""
+def groups_of(config: Config, brokers: Brokers, clock: AioClock, deployment: Deployment | None) -> Groups | None:
+    """Make this replica's member of groups, under a name that is unique per process: that of its part in `deployment`.
+
+    None where no subscription is cut into streams.
+    """
     settings = picked(GroupSettings, config)
-    return Groups(new_name(config), brokers, clock, settings) if settings.streamed else None
+    if not StreamedSubscriptions(settings):
+        return None
+    if deployment is None:
+        return Groups(new_name(config), brokers, clock, settings)
+    return Groups(deployment.replica, brokers, clock, settings, deployment.post)
 
 
 def new_name(config: Config) -> str:
@@ -173,9 +182,14 @@ def sockets_of(
     """Make the workers and listeners on WebSockets, if they are enabled."""
     if not config.serving.websocket_workers:
         return None
-    ring = config.ordering.selector == "consistent_hashing" and not picked(GroupSettings, config).streamed
-    slot = consistent_slot if ring else range_slot
-    return WorkerSockets(sessions.admit, why_not, clock, openings, lambda key: slot(murmur31(key)))
+    ring = config.ordering.selector == "consistent_hashing"
+    streamed = StreamedSubscriptions(picked(GroupSettings, config))
+
+    def slot_of(subscription: tuple[str, str], key: bytes) -> int:
+        slot = consistent_slot if ring and subscription not in streamed else range_slot
+        return slot(murmur31(key))
+
+    return WorkerSockets(sessions.admit, why_not, clock, openings, slot_of)
 
 
 def picked(kind: type[T], config: Config) -> T:

@@ -24,6 +24,8 @@ def groups(answer: dict[str, Any]) -> Table:
     title = f"{len(answer['groups'])} groups of replica {replica}" if replica else "groups are not enabled"
     if answer["mode"] == "owner":
         title = f"replica {replica} is in owner mode: see `keyline replicas`"
+        if answer["groups"]:
+            title = f"{len(answer['groups'])} groups of replica {replica}; other subscriptions have one owner"
     made = table(title, ("topic", "subscription", "state", "leader", "#epoch", "#streams", "#workers", "#lease left"))
     for item in answer["groups"]:
         add(

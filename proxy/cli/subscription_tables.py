@@ -59,7 +59,7 @@ def _by_trouble(item: dict[str, Any]) -> tuple[int, float, str, str]:
 
 
 def subscriptions(answer: dict[str, Any]) -> RenderableType:
-    """One row a subscription, those in trouble first; in owner mode with the replica that owns it."""
+    """One row a subscription, those in trouble first; in owner mode with its owner, or for each that has streams."""
     items = sorted(answer["subscriptions"], key=_by_trouble)
     if not items:
         return Text("No worker consumes a Key_Shared subscription here. Let a client's service URL be this gateway's.")
@@ -82,9 +82,17 @@ def subscriptions(answer: dict[str, Any]) -> RenderableType:
             seconds(item["now"] - oldest if oldest is not None else None),
             sum(worker["unacked_messages"] for worker in numbers["workers"]),
             numbers["draining_hashes_count"],
-            *([item["served_by"]] if owned else []),
+            *([item["served_by"] + _streams(item)] if owned else []),
         )
     return made
+
+
+def _streams(item: dict[str, Any]) -> str:
+    """How many streams the replica has of a subscription that has no owner; one before this release does not say."""
+    if item.get("groups_mode") != "streams":
+        return ""
+    group = item["group"]
+    return ": no streams" if group is None else f": {group['streams_here']} of {group['streams_count']} streams"
 
 
 def troubles(answer: dict[str, Any]) -> RenderableType:
@@ -115,7 +123,7 @@ def unanswered(answer: dict[str, Any]) -> RenderableType:
 
 def verdict_on_one(item: dict[str, Any]) -> RenderableType:
     """What is wrong with it, first."""
-    at = f" at {item['served_by']}" if item["served_by"] else ""
+    at = f" at {item['served_by']}{_streams(item)}" if item["served_by"] else ""
     return _verdict(f"{short(item['topic'])} {item['subscription']}{at}", item["dispatcher"]["verdict"])
 
 

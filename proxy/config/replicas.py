@@ -65,6 +65,14 @@ class Replicas(Group):
         "same on all replicas.",
         takes="texts of topic and subscription, separated by commas: `orders* billing`",
     )
+    streamed_subscriptions: SubscriptionPatterns = setting(
+        (),
+        "With owner: subscriptions without an owner, each shared by streams as with `groups_mode=streams`: order then "
+        "needs producers that batch by key. Topic and subscription may have wildcards; one that also is among "
+        "`migrating_subscriptions` is not consumed beside others. The same on all replicas: while it differs, some "
+        "workers wait.",
+        takes="texts of topic and subscription, separated by commas: `orders* billing`",
+    )
     replica_tls_certificate_file: Path | None = setting(
         None,
         "With owner: PEM file of this replica's certificate; all may have the same one. Replicas then talk to each "
@@ -77,8 +85,8 @@ class Replicas(Group):
         takes="the path of a file",
     )  # fmt: skip
     group_streams: int = setting(
-        16, "With streams: streams of a shared subscription; a group keeps its number as long as it has members. 1 "
-        "makes one replica active and the others standby.",
+        16, "With streams, and of `streamed_subscriptions`: streams of a shared subscription; a group keeps its number "
+        "as long as it has members. 1 makes one replica active and the others standby.",
         unit="streams", ge=1, le=STREAMS_MAX,
     )  # fmt: skip
     group_lease_s: float = setting(

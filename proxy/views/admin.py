@@ -110,9 +110,13 @@ class Admin(AdminView):
     def move(self, key: Key, replica: str | None, *, by: str = "") -> None:
         """Let a certain replica serve it; None for any.
 
-        Raises `NotFound` in any other mode and for a replica that is not there.
+        Raises `NotFound` in any other mode and for a replica that is not there, and `Conflict` if it has no owner.
         """
         part = self._part()
+        if part.streams(*key):
+            raise Conflict(
+                "replicas share it by streams, in proportion to their workers: it has no owner to move it to"
+            )
         if replica is not None:
             part.find(replica)
         self._find(key).orders.move(replica or "", by=by)

@@ -120,8 +120,14 @@ class DeploymentView:
     def _shares(self) -> list[tuple[str, str, int]]:
         return self._deployment.owners.table.shares()
 
+    def streams(self, topic: str, subscription: str) -> bool:
+        """Whether replicas share a subscription by streams, each for its own workers."""
+        return (topic, subscription) in self._deployment.owners.streamed
+
     def owner_of(self, topic: str, subscription: str) -> str | None:
-        """The other replica that owns a subscription; None if this one does, or if none is known."""
+        """The other replica that owns a subscription; None if this one does, or none is known or needed."""
+        if self.streams(topic, subscription):
+            return None
         owner = self._deployment.owners.table.owner_of(topic, subscription)
         return None if owner is None or owner.replica == self.replica else owner.replica
 

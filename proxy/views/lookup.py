@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 NAMES_TOLD_MAX: Final = 20
 """Names of workers in an error's text."""
+NO_WORKERS: Final = (
+    "this replica has no worker of it, and answers for its own: `keyline stats` lists replicas that have"
+)
 
 
 class AdminLookup:
@@ -38,10 +41,12 @@ class AdminLookup:
 
     def _no_group(self, key: Key) -> NotFound:
         shares = "groups are not enabled (groups_enabled)" if self._groups is None else "`keyline groups` lists them"
-        if self._deployment is not None:
+        if self._streams(key):
+            shares = NO_WORKERS
+        elif self._deployment is not None:
             shares = (
-                "in owner mode a subscription has one owner and no streams: `keyline replicas` shows all replicas. To "
-                "replay its messages, let a worker seek, or use `pulsar-admin topics reset-cursor` at the broker"
+                "it has one owner and no streams (owner mode): `keyline replicas` shows all replicas. To replay its "
+                "messages, let a worker seek, or use `pulsar-admin topics reset-cursor` at the broker"
             )
         topic, subscription = key
         return NotFound(f"this replica has no group of subscription {subscription!r} on topic {topic}; {shares}")
@@ -52,12 +57,18 @@ class AdminLookup:
             return found
         self._check_owner(key)
         topic, name = key
+        if self._streams(key):
+            raise NotFound(f"subscription {name} on topic {topic} is shared by streams; {NO_WORKERS}")
         others = sorted(subscription for of, subscription in self._subscriptions.all_keys() if of == topic)
         if others:
             raise NotFound(f"topic {topic} has no Key_Shared subscription {name} here; it has: {', '.join(others)}")
         raise NotFound(
             f"no worker of this gateway consumes topic {topic}; `keyline stats` lists the topics that are consumed"
         )
+
+    def _streams(self, key: Key) -> bool:
+        """Whether replicas that own subscriptions share this one by streams."""
+        return self._deployment is not None and self._deployment.streams(*key)
 
     def _check_owner(self, key: Key) -> None:
         """Raise `NotFound` for what another replica serves: an order of before it moved may stand here still."""

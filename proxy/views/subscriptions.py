@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_steps
 from proxy.groups.streams import GroupId
+from proxy.net.group.settings import OWNER, STREAMS
 from proxy.net.subscription.summary import SubscriptionCounts, subscription_counts, surroundings_of
 from proxy.page_cursor import cursor_of, key_of
 from proxy.views.kept_out import KeptOutWorker, kept_out
@@ -43,9 +44,11 @@ class SubscriptionStatistics(SubscriptionCounts):
     kept_out: tuple[KeptOutWorker, ...]
     hand_over_count: int
     hand_overs: tuple[HandOverStatistics, ...]
+    groups_mode: str | None
+    """How replicas share it."""
     group: GroupSummary | None
     served_by: str | None
-    """The replica, in owner mode."""
+    """The replica, in owner mode: the owner, or one of those that share it by streams."""
     dispatcher: DispatcherStatistics
 
 
@@ -108,6 +111,7 @@ def subscription_statistics_steps(
         kept_out=() if brief else kept_out(subscription),
         hand_over_count=state.hand_over_count,
         hand_overs=hand_overs,
+        groups_mode=STREAMS if state.streamed else None if replica is None else OWNER,
         group=group,
         served_by=replica,
         dispatcher=dispatcher,

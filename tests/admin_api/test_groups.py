@@ -51,9 +51,13 @@ class GroupsRig(AdminRig):
     targets: list[ReplayTarget]
     """Where replays were to go."""
 
+    def __init__(self, *, mode: str = "streams", **options: Any) -> None:
+        self.mode = mode
+        super().__init__(**options)
+
     def new_groups(self) -> net_groups.Groups:
         """With no broker for its own messages."""
-        settings = GroupSettings(groups_enabled=True, groups_mode="streams", group_streams=4)
+        settings = GroupSettings(groups_enabled=True, groups_mode=self.mode, group_streams=4)
         groups = net_groups.Groups("here-1", NoBrokers(), self.clock, settings)
         self.subscriptions.new_assignment = groups.new_assignment
         return groups
@@ -95,6 +99,14 @@ def test_a_gateway_that_shares_nothing_says_so() -> None:
         f"this replica has no group of subscription 's' on topic {TOPIC}; groups are not enabled (groups_enabled)",
     )
     assert "`keyline groups` lists them" in GroupsRig().ask("GET", ONE).json()["detail"]
+
+
+def test_groups_of_a_replica_in_owner_mode_are_told_as_such() -> None:
+    """Those of `streamed_subscriptions`; where nothing is named there are none."""
+    rig = GroupsRig(mode="owner")
+    rig.worker("a", 1)
+    told = rig.json(ALL)
+    assert (told["mode"], [item["subscription"] for item in told["groups"]]) == ("owner", ["s"])
 
 
 def test_a_session_is_told_with_its_streams() -> None:

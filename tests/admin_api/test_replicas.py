@@ -49,6 +49,8 @@ class Others:
         assert self.there is not None
         if self.moved:
             return "another"
+        if self.near is not None and self.near.named:
+            return DeploymentView(self.near.deployment, self.near.clock).owner_of(*key)
         return "there" if self.there.subscriptions.find(key) is not None else None
 
     def find(self, replica: str) -> str:
@@ -92,14 +94,25 @@ class Carried:
 class Rig(AdminRig):
     """A replica."""
 
-    def __init__(self, name: str, others: Others | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        others: Others | None = None,
+        *,
+        streamed_subscriptions: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
         self.name = name
+        self.named = streamed_subscriptions
         super().__init__(app_options={} if others is None else {"others": others}, **options)
+        self.streamed_names = {text.split()[1] for text in streamed_subscriptions}
         self.answers = ReplicaAnswers(replica_app(self.admin, self.admin, "1.2.3", read_only=False))
 
     def new_deployment(self) -> DeploymentView:
         """Of which it knows the last record."""
-        settings = GroupSettings(groups_enabled=True, groups_mode="owner", group_bundles=BUNDLES)
+        settings = GroupSettings(
+            groups_enabled=True, groups_mode="owner", group_bundles=BUNDLES, streamed_subscriptions=self.named
+        )
         deployment = self.deployment = Deployment(
             self.name, f"pulsar://{self.name}:6670", NoBrokers(), self.clock, settings
         )
@@ -112,10 +125,10 @@ class Rig(AdminRig):
 class Pair:
     """A replica without subscriptions, and one with a subscription and worker `a`."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, streamed_subscriptions: tuple[str, ...] = (), **options: Any) -> None:
         self.way = Others()
-        self.here = self.way.near = Rig("here", self.way, **options)
-        self.there = self.way.there = Rig("there")
+        self.here = self.way.near = Rig("here", self.way, streamed_subscriptions=streamed_subscriptions, **options)
+        self.there = self.way.there = Rig("there", streamed_subscriptions=streamed_subscriptions)
         self.there.worker("a")
 
 
@@ -197,6 +210,51 @@ def test_pages_of_all_replicas_are_one_list() -> None:
         if after is None:
             break
     assert found == ["a", "b", "c", "d", "e", "f", "g", "s"]
+
+
+class SharedByStreams(Pair):
+    """Each replica has workers of `s`, and serves its own."""
+
+    def __init__(self) -> None:
+        super().__init__(streamed_subscriptions=("* s",))
+        self.here.worker("b")
+
+
+def test_each_replica_with_streams_tells_its_part() -> None:
+    """A list has all parts, by replica; who asks for one subscription is answered by whom he asks."""
+    pair = SharedByStreams()
+    told = pair.here.ask("GET", "/api/v1/subscriptions").json()
+    parts = [(item["subscription"], item["groups_mode"], item["served_by"]) for item in told["subscriptions"]]
+    assert parts == [("s", "streams", "here"), ("s", "streams", "there")]
+    assert [worker["name"] for worker in pair.here.get("")["dispatcher"]["workers"]] == ["b"]
+    assert [worker["name"] for worker in pair.there.get("")["dispatcher"]["workers"]] == ["a"]
+
+
+def test_a_page_has_all_parts_of_its_last_subscription() -> None:
+    """The next one begins behind it, and would leave the rest out."""
+    pair = SharedByStreams()
+    pair.here.worker("w", subscription="t")
+    first = pair.here.ask("GET", "/api/v1/subscriptions", params={"limit": "1"}).json()
+    assert [(item["subscription"], item["served_by"]) for item in first["subscriptions"]] == [
+        ("s", "here"),
+        ("s", "there"),
+    ]
+    rest = pair.here.ask("GET", "/api/v1/subscriptions", params={"limit": "1", "after": first["next"]}).json()
+    assert [(item["subscription"], item["groups_mode"]) for item in rest["subscriptions"]] == [("t", "owner")]
+    assert rest["next"] is None
+
+
+def test_what_has_no_owner_is_not_moved() -> None:
+    """Its streams go by workers; and a replica without any says that, and where to look."""
+    pair = SharedByStreams()
+    answer = pair.here.ask("PUT", SUBSCRIPTION + "/owner", json={"replica": "there"})
+    assert answer.status_code == 409
+    assert "it has no owner to move it to" in answer.json()["detail"]
+    absent = SUBSCRIPTION.replace("/public/", "/other/")
+    for method, path in (("GET", absent), ("POST", absent + "/pause")):
+        answer = pair.here.ask(method, path)
+        assert answer.status_code == 404
+        assert "is shared by streams; this replica has no worker of it" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("bytes_count", [0, 3, 40, 400])

@@ -266,6 +266,18 @@ def _messages_in(tail: bytes) -> tuple[tuple[str, bytes], ...]:
         return (("", tail),)
 
 
+class Streamed:
+    """The subscriptions of a rig that a group of replicas shares."""
+
+    def __init__(self, rig: SubscriptionRig) -> None:
+        self._rig = rig
+
+    def __contains__(self, key: object) -> bool:
+        """By what the rig says when it is asked."""
+        assert isinstance(key, tuple)
+        return self._rig.streamed or key[1] in self._rig.streamed_names
+
+
 class SubscriptionRig:
     """A gateway's subscriptions with everything around them made up."""
 
@@ -278,9 +290,9 @@ class SubscriptionRig:
         configured = SubscriptionSettings(**{"contract_monitor_one_in": 1, **settings})  # type: ignore[arg-type]
         self.background = FakeBackground(self.clock)
         self.openings = Openings(self.clock, self.background)
-        self.subscriptions = Subscriptions(
-            self.brokers, self.clock, configured, self.openings, lambda _key: self.streamed
-        )
+        self.streamed_names: set[str] = set()
+        """Subscriptions of which that is so where it is not so of all."""
+        self.subscriptions = Subscriptions(self.brokers, self.clock, configured, self.openings, Streamed(self))
         self._consumer_ids = itertools.count(1)
         self.alarms = self.subscriptions.events.listen(
             self._alarm, wanted=lambda each: each.kind == "contract_violated"

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.groups.bundles import bundle_of
 from proxy.groups.memory import GroupMemory
@@ -194,6 +195,28 @@ def test_a_subscription_that_is_owned_here_stays_here() -> None:
     rig.client.deliver(flow(1, 5))
     assert rig.directory.workers[0].calls == [("flow", 5)]
     assert not rig.dialled.attempts
+
+
+@pytest.mark.parametrize("of_replica", [False, True], ids=["its own client", "led here"])
+def test_workers_of_streams_stay_where_they_connect(of_replica: bool) -> None:  # noqa: FBT001 - a case
+    """No owner is waited for or asked, though the record names one; one that was led here is told of in the log."""
+    rig = Rig(of_replica=of_replica)
+    rig.own((3, "b"), (4, "b"))
+    rig.owners.streamed = {(topic_of(3), "s")}
+    with capture_logs() as lines:
+        rig.subscribe(1, 3)
+    assert len(rig.directory.workers) == 1
+    assert not rig.dialled.attempts
+    assert [(line["event"], line["topic"]) for line in lines] == (
+        [("worker of streams led here", topic_of(3))] if of_replica else []
+    )
+    rig.own((3, "c"), (4, "c"), epoch=2)
+    rig.clock.advance(OWNER_S_MAX)
+    rig.client.deliver(flow(1, 5))
+    assert rig.directory.workers[0].calls == [("flow", 5)], "whoever owns its bundle"
+    rig.subscribe(2, 4)
+    assert len(rig.directory.workers) == 1
+    assert len(rig.dialled.attempts) == (0 if of_replica else 1), "others have an owner"
 
 
 def test_a_subscription_that_is_owned_elsewhere_goes_there_as_the_client_said_it() -> None:

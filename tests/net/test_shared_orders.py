@@ -90,6 +90,28 @@ def test_an_order_is_known_to_every_replica_and_holds_at_the_next_owner() -> Non
     assert leader.told[-1].number == 5
 
 
+def test_what_is_ordered_at_one_replica_of_streams_holds_at_all() -> None:
+    """Each serves its own workers of it; of two orders at the same time the last one that is kept holds at both."""
+    leader = Leader()
+    one, other = Replica(leader, serves=True), Replica(leader, serves=True)
+    one.subscription.orders.pause()
+    for replica in (one, other):
+        replica.read()
+    assert other.subscription.state.dispatcher.paused
+    other.subscription.orders.resume()
+    for replica in (other, one):
+        replica.read()
+    assert not one.subscription.state.dispatcher.paused
+    one.subscription.orders.change_limits(LimitsWanted(key_window=1))
+    other.subscription.orders.change_limits(LimitsWanted(key_window=2))
+    for _ in range(2):
+        for replica in (one, other):
+            replica.read()
+            replica.clock.advance(AGAIN_S)
+    assert one.orders == other.orders
+    assert [replica.subscription.state.dispatcher.window for replica in (one, other)] == [2, 2]
+
+
 def test_a_record_that_comes_after_the_subscription_is_carried_out_too() -> None:
     """The next owner may begin before it has read the last record; and it does not tell the leader what it read."""
     leader = Leader()

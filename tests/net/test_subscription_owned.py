@@ -77,6 +77,20 @@ def test_the_owners_consumer_has_all_slots_for_itself() -> None:
     assert [(span.start, span.end) for span in meta.hashRanges] == [(0, 65_535)]
 
 
+def test_a_subscription_of_streams_asks_no_owner_and_consumes_nothing_whole() -> None:
+    """Whoever owns others: its group says which slots it consumes, and its end is no owner's."""
+    rig = Rig()
+    rig.owner.owns = False
+    rig.streamed_names = {"s"}
+    worker = rig.worker("a", permits=1)
+    assert not rig.owner.owned
+    assert not len(rig.subscription.consumers)
+    code, _ = rig.subscribe("b", subscription="other").error()
+    assert code == pb.ServiceNotReady, "that one has an owner, which is another"
+    worker.close()
+    assert not len(rig.subscriptions)
+
+
 @pytest.mark.parametrize("pattern", ["* s", "other s"])
 def test_what_direct_workers_share_is_consumed_beside_them(pattern: str) -> None:
     """Everything else lets nobody in."""

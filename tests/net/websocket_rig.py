@@ -244,7 +244,7 @@ class WebsocketRig:
         self.request = SocketRequest(**(values | wishes))
         self.background = FakeBackground(self.clock)
         openings = self.openings = Openings(self.clock, self.background)
-        sockets = WorkerSockets(self._admit, lambda: closed_because, self.clock, openings, len)
+        sockets = WorkerSockets(self._admit, lambda: closed_because, self.clock, openings, lambda _, key: len(key))
         self.worker = sockets.open(self.request, self.socket)
         self.clock.settle()
 

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 from proxy.groups.messages import SessionId
 from proxy.net.group.assignment import GroupAssignment, SharedSubscription
 from proxy.net.group.member import GroupMember, Leading
-from proxy.net.group.members import GroupMembers
+from proxy.net.group.members import GroupPost
 from proxy.net.group.replays import GroupReplays
 from proxy.net.group.reposition import ANSWER_S_MAX
-from proxy.net.group.settings import STREAMS
 from proxy.net.group.topic import PulsarGroupTopic
 from proxy.net.group.topic_name import group_topic_name
 from proxy.net.group.views import GroupsPage, group_statistics, group_summary
-from proxy.net.mail.group_mail import PulsarGroupMail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,15 +32,27 @@ if TYPE_CHECKING:
 class Groups:
     """Owner of this replica's assignments, and of what they share."""
 
-    def __init__(self, replica: str, brokers: BrokerDirectory, clock: Clock, settings: GroupSettings) -> None:
-        """`replica` is a name unique to this process; `start` begins."""
+    def __init__(
+        self,
+        replica: str,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        settings: GroupSettings,
+        post: GroupPost | None = None,
+    ) -> None:
+        """`replica` is a name unique to this process; `start` begins.
+
+        `post` is the replica's where it has one besides, which is started and stopped by its owner.
+        """
         self.replica = replica
         self._brokers = brokers
         self._clock = clock
         self._settings = settings
         self._timing = settings.timing()
-        self.members = GroupMembers(self._replayed)
-        self.mail = PulsarGroupMail(settings.groups_namespace, replica, brokers, clock, self.members.hear)
+        self._own_post = post is None
+        post = post or GroupPost(settings.groups_namespace, replica, brokers, clock)
+        self.members, self.mail = post.members, post.mail
+        self.members.replayed = self._replayed
         patience_s = self._timing.replay_s + ANSWER_S_MAX + self._timing.drop_s
         self._replays = GroupReplays(replica, self.mail, clock, patience_s)
         self._topics: dict[GroupId, PulsarGroupTopic] = {}
@@ -53,7 +63,8 @@ class Groups:
 
     def start(self) -> None:
         """Receive messages of other replicas."""
-        self.mail.start()
+        if self._own_post:
+            self.mail.start()
 
     def new_assignment(self, subscription: SharedSubscription) -> GroupAssignment:
         """For a subscription that is to be shared."""
@@ -112,7 +123,8 @@ class Groups:
         self._replays.close()
         for assignment in list(self._assignments.values()):
             assignment.close()
-        self.mail.stop()
+        if self._own_post:
+            self.mail.stop()
 
     # ---- reads
 
@@ -122,7 +134,9 @@ class Groups:
         names = nsmallest(limit + 1, (name for name in assignments if after is None or name > after))
         told = [self.summary(assignments[name].group) for name in names[:limit]]
         page = tuple(summary for summary in told if summary is not None)
-        return GroupsPage(STREAMS, self.replica, page, names[limit - 1] if len(names) > limit else None)
+        return GroupsPage(
+            self._settings.groups_mode, self.replica, page, names[limit - 1] if len(names) > limit else None
+        )
 
     def summary(self, group: GroupId) -> GroupSummary | None:
         """Freeze one's numbers; None for a group that this replica is not in."""

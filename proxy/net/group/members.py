@@ -1,4 +1,4 @@
-"""All groups of one replica: what arrives is given to the member that it is for."""
+"""All groups of one replica: its inbox, and what arrives there is given to the member that it is for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import structlog
 
 from proxy.groups.encoding import UnreadableError, decode_message
 from proxy.groups.messages import FromSession, KeepOrders, OfLeaders, OfReach, ReplayDone, ReplayWanted
+from proxy.net.mail.group_mail import PulsarGroupMail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.groups.streams import GroupId
     from proxy.net.group.member import GroupMember, ToMember
+    from proxy.net.ports import BrokerDirectory, Clock
 
 log = structlog.get_logger("keyline.groups")
 
@@ -23,7 +25,7 @@ class GroupMembers:
 
     def __init__(self, replayed: Callable[[ReplayDone], None] | None = None) -> None:
         """This replica is in no group. `replayed` hears the answers to what it asked."""
-        self._replayed = replayed
+        self.replayed = replayed
         self._members: dict[GroupId, GroupMember] = {}
 
     def add(self, member: GroupMember) -> None:
@@ -47,10 +49,19 @@ class GroupMembers:
             log.warning("replica message ignored", reason=str(error))
             return
         if isinstance(message, ReplayDone):
-            if self._replayed is not None:
-                self._replayed(message)
+            if self.replayed is not None:
+                self.replayed(message)
         elif (member := self._members.get(_group_of(message))) is not None:
             member.hear(message)
+
+
+class GroupPost:
+    """A replica's inbox and its members: one, however many kinds of groups it is in."""
+
+    def __init__(self, namespace: str, replica: str, brokers: BrokerDirectory, clock: Clock) -> None:
+        """In `groups_namespace`; `replica` is a name unique to this process. The mail is to be started."""
+        self.members = GroupMembers()
+        self.mail = PulsarGroupMail(namespace, replica, brokers, clock, self.members.hear)
 
 
 def _group_of(message: ToMember) -> GroupId:

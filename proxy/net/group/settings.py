@@ -28,15 +28,17 @@ class GroupSettings:
     group_lease_s: float = 5.0
     group_drop_s: float = 7.0
     group_drain_s: float = 10.0
+    streamed_subscriptions: tuple[str, ...] = ()
+    """Of those that are divided into streams all the same where each has one owner; see `streamed`."""
 
     @property
     def streamed(self) -> bool:
-        """Whether subscriptions are divided into streams."""
+        """Whether all subscriptions are divided into streams."""
         return self.groups_enabled and self.groups_mode == STREAMS
 
     @property
     def owned(self) -> bool:
-        """Whether each subscription has one owner."""
+        """Whether each subscription has one owner, but for `streamed_subscriptions`."""
         return self.groups_enabled and self.groups_mode == OWNER
 
     def timing(self) -> GroupTiming:

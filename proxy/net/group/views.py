@@ -113,7 +113,7 @@ class GroupStatistics:
 
 @dataclass(frozen=True, slots=True)
 class GroupsPage:
-    """Some groups, by topic and subscription; none without `groups_mode=streams`."""
+    """Some groups, by topic and subscription; in owner mode those of `streamed_subscriptions`."""
 
     mode: str | None
     """How replicas share, as `groups_mode`; None for a gateway that shares nothing."""

@@ -14,10 +14,10 @@ from proxy.groups.bundles import deployment_of
 from proxy.groups.encoding import encode
 from proxy.groups.messages import SessionId
 from proxy.net.group.member import GroupMember
-from proxy.net.group.members import GroupMembers
+from proxy.net.group.members import GroupPost
+from proxy.net.group.streamed import StreamedSubscriptions
 from proxy.net.group.topic import PulsarGroupTopic
 from proxy.net.group.topic_name import group_topic_name
-from proxy.net.mail.group_mail import PulsarGroupMail
 from proxy.net.owner.bundle_streams import BundleStreams
 from proxy.net.owner.owners import Owners
 from proxy.net.owner.shared_orders import SharedOrders
@@ -49,15 +49,16 @@ class Deployment:
         timing = settings.timing()
         self.group = deployment_of(settings.group_deployment)
         topic = group_topic_name(settings.groups_namespace, self.group)
-        members = GroupMembers()
-        self._mail = PulsarGroupMail(settings.groups_namespace, replica, brokers, clock, members.hear)
+        self.post = GroupPost(settings.groups_namespace, replica, brokers, clock)
+        """Of all groups of this replica."""
+        self._mail = self.post.mail
         self.bundles = BundleStreams(clock, timing.send_s, self._opened, self._told)
-        self.owners = Owners(replica, self.bundles)
+        self.owners = Owners(replica, self.bundles, StreamedSubscriptions(settings))
         self.member = GroupMember(
             self.group, SessionId(replica, 1), settings.group_bundles, timing, clock, self._mail, self._ended
         )
         self.member.session.address = address
-        members.add(self.member)
+        self.post.members.add(self.member)
         self.bundles.serve(self.member)
         self._topic = PulsarGroupTopic(topic, brokers, clock, self.member, self.group)
         self._clock = clock

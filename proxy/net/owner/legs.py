@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from proxy.groups.ownership import Owner
 from proxy.net.alarm import Alarm
 from proxy.net.owner.fresh_credentials import FreshCredentials
@@ -55,6 +57,8 @@ SUPERSEDED_S: Final = 0.5
 """How long a former owner's CLOSE_CONSUMER may be on its way behind the record that names the next one."""
 AGAIN_S: Final = 0.1
 """Before a SUBSCRIBE that was refused is led again: by then a record or a lease has arrived that was on its way."""
+
+log = structlog.get_logger("keyline.owner")
 
 
 class _Joining:
@@ -282,6 +286,9 @@ class ClientLegs:
             return
         if place is HERE:
             self._forget(consumer_id)
+            if self._connector_to is None and (command.topic, command.subscription) in self._owners.streamed:
+                # Its replica has other `streamed_subscriptions`; the worker is served all the same.
+                log.warning("worker of streams led here", topic=command.topic, subscription=command.subscription)
             joining.here()
         elif isinstance(place, Owner):
             if self._connector_to is None:

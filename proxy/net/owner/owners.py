@@ -3,11 +3,13 @@
 What is served here is said by this replica's own leases alone (`Bundles`); where else to ask, the last record of the
 group's topic (`OwnershipTable`). Between two owners, and before anything was read, the owner is unknown: callers are
 told when to look again.
+
+One that is cut into streams has no owner: every replica serves its own workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -44,15 +46,18 @@ class Bundles(Protocol):
 class Owners:
     """The deployment as one replica sees it."""
 
-    def __init__(self, replica: str, bundles: Bundles) -> None:
-        """Nothing is known of others."""
+    def __init__(self, replica: str, bundles: Bundles, streamed: Container[tuple[str, str]] = ()) -> None:
+        """Nothing is known of others. `streamed` are those without an owner, by topic and subscription."""
         self.replica = replica
+        self.streamed = streamed
         self.table = OwnershipTable()
         self._bundles = bundles
         self._waiting: dict[Callable[[], None], None] = {}
 
     def place(self, topic: str, subscription: str) -> Place:
         """Where the subscription is served; one that moves, or whose owner cannot be reached, is nowhere."""
+        if (topic, subscription) in self.streamed:
+            return HERE
         count = self._bundles.count
         if count and self._bundles.open_here(bundle_of(topic, subscription, count)):
             return HERE

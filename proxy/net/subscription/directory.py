@@ -31,7 +31,7 @@ from proxy.net.subscription.summary import (
 from proxy.wire import commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from proxy.core.transactions import TransactionId
     from proxy.net.ports import BrokerLink, Brokers, Clock, WorkerLink, WorkerPort
@@ -56,14 +56,14 @@ class Subscriptions:
         clock: Clock,
         settings: SubscriptionSettings,
         openings: Openings,
-        streamed: Callable[[tuple[str, str]], bool] = lambda _key: False,
+        streamed: Container[tuple[str, str]] = (),
         contract_salt: int = 0,
     ) -> None:
         """Empty; subscriptions come with their workers.
 
         `contract_salt` decides which keys are watched, see `contract_sample`.
 
-        `streamed` tells of a topic and name whether a group of replicas shares the subscription.
+        `streamed` are those that a group of replicas shares, by topic and name.
         """
         services = self.services = Services(brokers, clock, settings, openings, self._account, contract_salt)
         self.orders, self.events, self.slices = services.orders, services.events, services.slices
@@ -72,7 +72,7 @@ class Subscriptions:
         self.new_assignment: Callable[[Subscription], Assignment] | None = None
         """Gives a subscription that is shared its part in the group."""
         self.ownership: Ownership | None = None
-        """Says which subscriptions this replica owns; None where it owns all of them."""
+        """Says which subscriptions this replica owns of those that have an owner; None where it owns all of them."""
         self._durations = AllDurations()
         self.ended_total = 0
         """Subscriptions that have ended."""
@@ -100,11 +100,13 @@ class Subscriptions:
             return _Refused(self._clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
         key = (command.topic, command.subscription)
         subscription = self._subscriptions.get(key)
+        streamed = key in self._streamed if subscription is None else subscription.state.streamed
+        ownership = None if streamed else self.ownership
         try:
             refuse_oversized(command)
             services.quota.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
-            if self.ownership is not None:
-                self.ownership.check(key)
+            if ownership is not None:
+                ownership.check(key)
             if subscription is None:
                 subscription = self._subscriptions[key] = Subscription(
                     key,
@@ -112,12 +114,12 @@ class Subscriptions:
                     services,
                     self._forget,
                     self.new_assignment,
-                    streamed=self._streamed(key),
-                    owned=self.ownership is not None,
+                    streamed=streamed,
+                    owned=ownership is not None,
                 )
                 self._durations.began(key[0])
-                if self.ownership is not None:
-                    self.ownership.began(OwnedSubscription(subscription))
+                if ownership is not None:
+                    ownership.began(OwnedSubscription(subscription))
                 state = subscription.state
                 facts = {**state.policy_facts(), **self.orders.of(key).told()}
                 state.happened("subscription_began", ordering_mode=state.policy.mode.value, **facts)
@@ -133,7 +135,7 @@ class Subscriptions:
         """The subscription has ended."""
         self.ended_total += 1
         self._durations.ended(subscription.state.topic, durations_of(subscription))
-        if self.ownership is not None:
+        if self.ownership is not None and not subscription.state.streamed:
             self.ownership.ended(subscription.state.key)
         if self._subscriptions.get(subscription.state.key) is subscription:
             del self._subscriptions[subscription.state.key]

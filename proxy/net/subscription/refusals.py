@@ -40,6 +40,7 @@ def refuse_ack(command: pb.CommandAck, *, in_group: bool) -> ClientError | None:
     if in_group:
         return ClientError(
             "this subscription takes no acks inside a transaction, because replicas share it by streams; acknowledge "
-            "outside the transaction, or have the gateway's operator set groups_mode=owner"
+            "outside the transaction, or have the gateway's operator let it have one owner (groups_mode=owner, and not "
+            "among streamed_subscriptions)"
         )
     return None

@@ -30,9 +30,9 @@ class WorkerSockets:
         closed_because: Callable[[], str | None],
         clock: Clock,
         openings: Openings,
-        slot_of: Callable[[bytes], int],
+        slot_of: Callable[[tuple[str, str], bytes], int],
     ) -> None:
-        """`admit` gives a session for a client's address; `slot_of` the slot of a sticky key.
+        """`admit` gives a session for a client's address; `slot_of` the slot of a subscription's sticky key.
 
         `closed_because` is the reason why new sockets are refused now, if so.
         """
@@ -46,7 +46,8 @@ class WorkerSockets:
         """Let one join; `socket` is told whether it could, from the loop."""
         dialect: Dialect = DialectV2()
         if request.dialect == "v1":
-            dialect = DialectV1(self._slot_of, binary=request.binary)
+            subscription = request.topic, request.subscription
+            dialect = DialectV1(partial(self._slot_of, subscription), binary=request.binary)
         pipe = self._pipe(request)
         worker = SocketWorker(request, dialect, socket, pipe, self._clock, self._openings, partial(self._dial, request))
         if (reason := self._closed_because()) is not None:
