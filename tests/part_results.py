@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 OF_PYTEST = re.compile(r"^(?:=+ )?((?:\d+ [a-z]+(?:, )?)+|no tests ran) in [\d.]+s\b")
@@ -49,6 +49,17 @@ def closing_totals(output: str) -> Totals | None:
         if closing := OF_PYTEST.match(line):
             return _of_pytest(closing.group(1))
     return None
+
+
+def judged(output: str, code: int) -> Totals:
+    """What a program that has ended counted, and a failure that it did not count where its exit code tells of one.
+
+    So does a pytest that was told something wrong: its closing line has no test that failed, nor one that passed.
+    """
+    totals = closing_totals(output)
+    if totals is None:
+        return Totals(passed=int(code == 0), failed=int(code != 0))
+    return replace(totals, failed=1) if code and not totals.failed else totals
 
 
 def _of_pytest(counts: str) -> Totals:

@@ -16,71 +16,12 @@ have these words in their name.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-PLACE = re.compile(r"(?P<path>[^:\[]+)(?:::(?P<test>[^\[]+))?(?:\[(?P<words>.*)\])?", re.DOTALL)
+from tests.part import Part, Place
+
 OLDER_BROKER: Final = "4.0.7"
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where tests stand."""
-
-    path: str
-    test: str
-    words: str
-
-    @staticmethod
-    def of(written: str) -> Place:
-        """Read a place, or the id of a test."""
-        found = PLACE.fullmatch(written)
-        if found is None:
-            raise ValueError(f"not a place of tests: {written!r}")
-        return Place(found["path"], found["test"] or "", found["words"] or "")
-
-    @property
-    def strength(self) -> tuple[int, bool, bool]:
-        """A longer path is within a shorter one; a test is within its file; words narrow either."""
-        return len(self.path), bool(self.test), bool(self.words)
-
-    def has(self, test: Place) -> bool:
-        """Whether a test stands here."""
-        return (
-            (test.path == self.path or test.path.startswith(f"{self.path}/"))
-            and (not self.test or test.test == self.test or test.test.startswith(f"{self.test}::"))
-            and self.words in test.words
-        )
-
-
-@dataclass(frozen=True)
-class Part:
-    """Tests that are run together, in one process of pytest, or another program that tests."""
-
-    name: str
-    proves: str
-    minutes: float
-    """About what it takes beside another part, on two cores that nothing else uses, with everything fetched before.
-
-    A run that is limited leaves a part out by it; the table at the end of a run has what it took beside it.
-    """
-    tests: tuple[str, ...] = ()
-    """Places of the tests whose home this is."""
-    repeats: tuple[str, ...] = ()
-    """Places of tests of the fast tier that run here at full size (`tests.thorough`)."""
-    command: tuple[str, ...] = ()
-    """Instead of pytest: a program that fails with its exit code, and may end with a plain closing line.
-
-    `PYTHON` in it is the interpreter, `LOGS` a folder for what it keeps.
-    """
-
-    @property
-    def paths(self) -> list[str]:
-        """Files and folders that pytest has to look into."""
-        return sorted({Place.of(place).path for place in self.tests + self.repeats})
-
 
 REPLICATED: Final = (
     "tests/integration/test_features.py",
@@ -138,71 +79,18 @@ PARTS: Final = (
     Part(
         "owners",
         "replicas in owner mode: restarts, kills, freezes, cuts, full memory, orders, drains, partitions, scaling",
-        28,
+        18,
         (
             "tests/integration/test_owners.py",
             "tests/integration/test_owners_killed.py",
             "tests/integration/test_owners_wide.py",
-            "tests/integration/test_line_before.py",
-            "tests/integration/test_host_processes.py",
-            "tests/integration/test_console_owners.py",
-            "tests/integration/test_owners_replay.py",
-            "tests/integration/test_owners_migrate.py",
             "tests/integration/test_parked_takeover.py",
-            "tests/integration/test_owners_clients.py",
-            "tests/integration/test_owners_passing.py",
             "tests/integration/faults/test_owners_hung.py",
             "tests/integration/faults/test_owners_full.py",
             "tests/integration/faults/test_owners_held.py",
-            "tests/integration/faults/test_owners_migrating.py",
             "tests/integration/faults/test_owners_parted.py",
             "tests/integration/faults/test_owners_clock.py",
         ),
-    ),
-    Part(
-        "features",
-        "what clients may do with subscriptions, through three replicas in owner mode as through one gateway",
-        5,
-        command=("PYTHON", "-m", "pytest", "-q", "-n", "2", "--replicas=3", *REPLICATED),
-    ),
-    Part(
-        "older-broker",
-        f"on a {OLDER_BROKER} broker what the fast tier shows on the current one",
-        3,
-        (f"tests[{OLDER_BROKER}]",),
-    ),
-    Part(
-        "lives",
-        "2,000 seeds of the simulator and 600 of whole deployments, and ten times the random lives of the models",
-        13,
-        (
-            "tests/sim/test_deployment.py::test_a_seed_has_one_history",
-            "tests/sim/test_deployment.py::test_a_failure_is_told_with_a_short_history_that_shows_it_again",
-        ),
-        repeats=(
-            "tests/sim/test_sim.py::test_no_seed_breaks_a_guarantee",
-            "tests/sim/test_deployment.py::test_no_seed_breaks_a_promise",
-            "tests/groups/test_lives.py",
-            "tests/net/test_shared_orders.py::test_all_agree_in_the_end",
-            "tests/core/test_ack_lease.py",
-            "tests/core/test_explain.py::TestExplained",
-            "tests/core/test_key_policy_model.py",
-            "tests/core/test_leased_model.py",
-            "tests/core/test_model.py",
-            "tests/core/test_pending.py::TestPaged",
-            "tests/core/test_preview.py::TestPreviewed",
-            "tests/core/test_spilling_model.py",
-            "tests/net/test_producer_chaos.py::TestLives",
-            "tests/net/test_producer_chaos.py::TestReplicaLives",
-            "tests/producers/test_election.py::TestLives",
-            "tests/producers/test_replicas.py::TestLives",
-        ),
-    ),
-    Part(
-        "compiled",
-        "a wheel with compiled modules: its core, wire and net pass their tests, and 200 seeds of the simulator",
-        2,
-        command=("PYTHON", "-m", "tests.compiled"),
     ),
     Part(
         "security",
@@ -224,29 +112,16 @@ PARTS: Final = (
         ),
     ),
     Part(
-        "clients",
-        "clients in four languages, feature by feature, direct, through the gateway and through replicas of it",
-        25,
-        (
-            "tests/integration/test_compatibility.py",
-            "tests/integration/test_clients.py",
-            "tests/integration/test_dead_letters.py",
-            "tests/integration/test_own_topics.py",
-            "tests/integration/test_unavailable_topics.py",
-            "tests/integration/test_excluded_workers.py",
-            "tests/integration/test_parked_clients.py",
-            "tests/integration/test_hung_worker.py",
-            "tests/integration/test_held_ranges.py",
-            "tests/integration/test_key_windows.py",
-            "tests/integration/test_suites.py::test_a_selection_passes_on_both_ways",
-            "tests/integration/test_features_chunks.py",
-            "tests/integration/test_features_transactions.py",
-            "tests/integration/test_transactional_acks.py",
-            "tests/integration/test_transaction_restarts.py",
-            "tests/integration/test_exclusive_java.py",
-            "tests/integration/test_websocket_order.py",
-            "tests/integration/test_ring.py::test_ranges_split_in_halves_are_the_brokers",
-        ),
+        "features",
+        "what clients may do with subscriptions, through three replicas in owner mode as through one gateway",
+        5,
+        command=("PYTHON", "-m", "pytest", "-q", "-n", "2", "--replicas=3", *REPLICATED),
+    ),
+    Part(
+        "older-broker",
+        f"on a {OLDER_BROKER} broker what the fast tier shows on the current one",
+        3,
+        (f"tests[{OLDER_BROKER}]",),
     ),
     Part(
         "producers",
@@ -258,6 +133,76 @@ PARTS: Final = (
             "tests/integration/test_exclusive_model.py",
             "tests/integration/test_uptime.py::test_survivors_share_and_the_standby_waits_for_the_last",
             "tests/integration/test_uptime.py::test_in_the_order_of_arrival_the_standby_takes_all",
+        ),
+    ),
+    Part(
+        "compiled",
+        "a wheel with compiled modules: its core, wire and net pass their tests, and 200 seeds of the simulator",
+        7,
+        command=("PYTHON", "-m", "tests.compiled"),
+    ),
+    Part(
+        "fuzzing",
+        "guided searches for inputs that break a promise",
+        1,
+        (
+            "tests/fuzz/test_fuzz.py::test_a_guided_search_finds_nothing",
+            "tests/fuzz/test_fuzz.py::test_the_memory_of_who_starts_a_search_is_not_taken_for_its_own",
+        ),
+    ),
+    Part(
+        "chart",
+        "the Helm chart: what it renders, refuses, upgrades and says; the wheel beside another `proxy`; the site",
+        2,
+        ("tests/helm", "tests/test_wheel.py", "tests/test_site.py"),
+    ),
+    Part(
+        "owner-mode",
+        "what surrounds replicas in owner mode: migrations there and back, several processes of a host, clients in "
+        "three languages, replays, the line before all others",
+        10,
+        (
+            "tests/integration/test_owners_migrate.py",
+            "tests/integration/test_host_processes.py",
+            "tests/integration/test_line_before.py",
+            "tests/integration/test_owners_clients.py",
+            "tests/integration/test_owners_passing.py",
+            "tests/integration/test_owners_replay.py",
+            "tests/integration/test_console_owners.py",
+        ),
+    ),
+    Part(
+        "lives",
+        "ten times the random lives of the models, of groups and of producers",
+        6,
+        repeats=(
+            "tests/groups/test_lives.py",
+            "tests/net/test_shared_orders.py::test_all_agree_in_the_end",
+            "tests/core/test_ack_lease.py",
+            "tests/core/test_explain.py::TestExplained",
+            "tests/core/test_key_policy_model.py",
+            "tests/core/test_leased_model.py",
+            "tests/core/test_model.py",
+            "tests/core/test_pending.py::TestPaged",
+            "tests/core/test_preview.py::TestPreviewed",
+            "tests/core/test_spilling_model.py",
+            "tests/net/test_producer_chaos.py::TestLives",
+            "tests/net/test_producer_chaos.py::TestReplicaLives",
+            "tests/producers/test_election.py::TestLives",
+            "tests/producers/test_replicas.py::TestLives",
+        ),
+    ),
+    Part(
+        "seeds",
+        "2,000 seeds of the simulator and 600 of whole deployments",
+        10,
+        (
+            "tests/sim/test_deployment.py::test_a_seed_has_one_history",
+            "tests/sim/test_deployment.py::test_a_failure_is_told_with_a_short_history_that_shows_it_again",
+        ),
+        repeats=(
+            "tests/sim/test_sim.py::test_no_seed_breaks_a_guarantee",
+            "tests/sim/test_deployment.py::test_no_seed_breaks_a_promise",
         ),
     ),
     Part(
@@ -275,6 +220,7 @@ PARTS: Final = (
             "tests/reports/test_days.py",
             "tests/reports/test_drains.py",
             "tests/reports/test_gateway_runs.py",
+            "tests/reports/test_interventions.py",
             "tests/reports/test_key_skew.py",
             "tests/reports/test_kept_out_audit.py",
             "tests/reports/test_latency.py",
@@ -318,6 +264,31 @@ PARTS: Final = (
         ),
     ),
     Part(
+        "clients",
+        "clients in four languages, feature by feature, direct, through the gateway and through replicas of it",
+        25,
+        (
+            "tests/integration/test_compatibility.py",
+            "tests/integration/test_clients.py",
+            "tests/integration/test_dead_letters.py",
+            "tests/integration/test_own_topics.py",
+            "tests/integration/test_unavailable_topics.py",
+            "tests/integration/test_excluded_workers.py",
+            "tests/integration/test_parked_clients.py",
+            "tests/integration/test_hung_worker.py",
+            "tests/integration/test_held_ranges.py",
+            "tests/integration/test_key_windows.py",
+            "tests/integration/test_suites.py::test_a_selection_passes_on_both_ways",
+            "tests/integration/test_features_chunks.py",
+            "tests/integration/test_features_transactions.py",
+            "tests/integration/test_transactional_acks.py",
+            "tests/integration/test_transaction_restarts.py",
+            "tests/integration/test_exclusive_java.py",
+            "tests/integration/test_websocket_order.py",
+            "tests/integration/test_ring.py::test_ranges_split_in_halves_are_the_brokers",
+        ),
+    ),
+    Part(
         "load",
         "overload, floods, expanding batches, a soak with thousands of restarts, and the bench itself",
         10,
@@ -342,21 +313,6 @@ PARTS: Final = (
         command=("PYTHON", "-m", "integration.suites", "--logs", "LOGS"),
     ),
     Part(
-        "fuzzing",
-        "guided searches for inputs that break a promise",
-        1,
-        (
-            "tests/fuzz/test_fuzz.py::test_a_guided_search_finds_nothing",
-            "tests/fuzz/test_fuzz.py::test_the_memory_of_who_starts_a_search_is_not_taken_for_its_own",
-        ),
-    ),
-    Part(
-        "chart",
-        "the Helm chart: what it renders, refuses, upgrades and says; the wheel beside another `proxy`; the site",
-        2,
-        ("tests/helm", "tests/test_wheel.py", "tests/test_site.py"),
-    ),
-    Part(
         "image",
         "the image, built without a registry, and the whole story told of containers",
         12,
@@ -368,7 +324,11 @@ PARTS: Final = (
         ),
     ),
 )
-"""In the order of their value: what `.ci/run` has no time for is at the end."""
+"""In the order of their value for each minute: what `.ci/run` has no time for is at the end.
+
+What no user could live with comes first: lost order or messages, then a door that is open. Then what takes few minutes.
+What is searched at random has a tenth in the fast tier, and tools, clients' own tests and the image change seldom.
+"""
 
 HOMES: Final = (FAST, *PARTS)
 NAMES: Final = {part.name: part for part in HOMES}

@@ -26,8 +26,9 @@ from typing import IO, Final
 import psutil
 
 from integration.artifacts import cache_root
-from tests.part_results import NOTHING, Totals, closing_totals, failures
-from tests.parts import FAST, NAMES, PARTS, Part
+from tests.part import Part
+from tests.part_results import NOTHING, Totals, closing_totals, failures, judged
+from tests.parts import FAST, NAMES, PARTS
 from tests.thorough import VARIABLE
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -118,12 +119,8 @@ class Running:
     def outcome(self) -> Outcome:
         """Judge what has ended: by its closing line, and by its exit code where that says more."""
         self._output.close()
-        totals = closing_totals(self.log.read_text(errors="replace"))
-        code = self._process.returncode
-        if totals is None:
-            totals = Totals(passed=int(code == 0), failed=int(code != 0 and not self.cut))
-        elif code != 0 and not self.cut and not totals.failed:
-            totals = replace(totals, failed=1)
+        said, code = self.log.read_text(errors="replace"), self._process.returncode
+        totals = closing_totals(said) or NOTHING if self.cut else judged(said, code)
         if totals.failed:
             return Outcome(self.part, "failed", self.minutes, totals, f"exit code {code}; {self.log}")
         if self.cut:

@@ -12,7 +12,8 @@ import pytest
 
 from integration.standalone import PulsarStandalone
 from tests.conftest import COLLECTED
-from tests.parts import FAST, HOMES, NAMES, PARTS, Place, home_of, runs
+from tests.part import Place
+from tests.parts import FAST, HOMES, NAMES, PARTS, home_of, runs
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conditions import eventually
-from tests.part_results import Totals, closing_totals, failures
-from tests.parts import FAST, NAMES, PARTS, Part
+from tests.part import Part
+from tests.part_results import Totals, closing_totals, failures, judged
+from tests.parts import FAST, NAMES, PARTS
 from tests.run_parts import END_S_MAX, Outcome, Run, Running, arguments, chosen, command_of, ran_before, table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,6 +57,22 @@ def run(tmp_path: Path, *parts: Part, minutes: float | None = None, jobs: int = 
 def test_closing_lines_are_read(output: str, totals: Totals) -> None:
     """Pytest's, with and without colours, and plain ones; the last counts."""
     assert closing_totals(output) == totals
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "totals"),
+    [
+        ("1 passed in 0.10s\n", 0, Totals(passed=1)),
+        ("1 passed in 0.10s\n", 3, Totals(passed=1, failed=1)),
+        ("1 failed, 1 passed in 0.10s\n", 1, Totals(passed=1, failed=1)),
+        ("=== 32 deselected in 15.92s ===\nERROR: Unknown config option: cache_dir\n", 4, Totals(failed=1)),
+        ("Segmentation fault\n", -11, Totals(failed=1)),
+        ("done\n", 0, Totals(passed=1)),
+    ],
+)
+def test_an_exit_code_counts_where_no_test_that_failed_does(output: str, code: int, totals: Totals) -> None:
+    """A pytest that ends before its first test has a closing line without a failure."""
+    assert judged(output, code) == totals
 
 
 def test_output_without_a_closing_line_has_no_totals() -> None:
