@@ -30,6 +30,8 @@ STOP_S_MAX: Final = 45.0
 """More than the gateway's own deadline for draining."""
 PROBE_INTERVAL_S: Final = 0.05
 PROBE_S_MAX: Final = 5.0
+ANSWER_S_MAX: Final = 30.0
+"""For what takes milliseconds, or seconds where others leave little of the machine to the gateway."""
 
 
 class Served(Protocol):
@@ -95,7 +97,7 @@ class KeylineGateway(AskedGateway, Lifetime):
         # Nor is a connection kept: a gateway that hung closes it when it goes on, in the moment of a request perhaps.
         fresh = httpx.Limits(max_keepalive_connections=0)
         self._http = httpx.Client(
-            base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False, verify=verify, limits=fresh
+            base_url=self.admin_url, timeout=ANSWER_S_MAX, trust_env=False, verify=verify, limits=fresh
         )
 
     @property
@@ -192,6 +194,6 @@ class KeylineGateway(AskedGateway, Lifetime):
 
     def _ready(self) -> bool:
         try:
-            return self._http.get("/readyz").is_success
+            return self._http.get("/readyz", timeout=PROBE_S_MAX).is_success
         except httpx.TransportError:
             return False

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PORT: Final = 6660
 ADMIN_PORT: Final = 8750
 PROBE_S_MAX: Final = 5.0
+ANSWER_S_MAX: Final = 30.0
+"""As of a gateway that is a process."""
 AS_DEPLOYED: Final[Mapping[str, Any]] = {
     "read_only": True,
     "cap_drop": ["ALL"],
@@ -70,7 +72,7 @@ class KeylineContainer(AskedGateway, Container):
             files=files,
             options=AS_DEPLOYED,
         )
-        self._http = httpx.Client(base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False)
+        self._http = httpx.Client(base_url=self.admin_url, timeout=ANSWER_S_MAX, trust_env=False)
 
     @property
     def service_url(self) -> str:
@@ -94,6 +96,6 @@ class KeylineContainer(AskedGateway, Container):
 
     def _is_ready(self) -> bool:
         try:
-            return self._http.get("/readyz").is_success
+            return self._http.get("/readyz", timeout=PROBE_S_MAX).is_success
         except httpx.TransportError:
             return False

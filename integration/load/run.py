@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from integration.load.producer import ProducerRecord
 
 POLL_S: Final = 0.1
-QUIET_S_MAX: Final = 60.0
-"""A run whose workers acknowledge nothing for so long has stalled; what is missing then is the audit's to say."""
+QUIET_S_MAX: Final = 150.0
+"""A run whose workers acknowledge nothing for so long has stalled; what is missing then is the audit's to say.
+
+Clients whose server is away wait for up to a minute before they try again."""
 
 
 class StalledError(IntegrationError):

@@ -15,6 +15,7 @@ from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from tests.integration import browser as browsers
 from tests.integration.browser import Complaints, chromium, fresh_page, load
+from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import FENCE, Scene, TopicClient
 from tests.integration.test_console import CONTRASTS, MARKUP, NewTopic
 
@@ -174,7 +175,7 @@ def test_an_owner_that_is_connected_elsewhere_is_no_vacancy(view: View, gateway:
     expect(view.topic(scene.topic).locator("td").first).to_have_text("connected elsewhere")
     view.topic(scene.topic).get_by_role("link").click()
     expect(page.locator("#owner-none")).to_contain_text("not connected to this gateway owns the topic")
-    assert [row[3] for row in view.queue()] == ["waits at the broker"]
+    eventually(lambda: [row[3] for row in view.queue()] == ["waits at the broker"], "it to wait at the broker")
 
 
 def test_a_topic_that_nobody_wants_any_more_is_told_and_found_again(

@@ -331,8 +331,8 @@ def test_an_owner_resumes_after_a_kill_of_the_gateway(
     broker: PulsarStandalone, start_gateway: StartGateway, new_topic: NewTopic
 ) -> None:
     """All come back by themselves; the owner has its epoch still, and the others are in order of priority again."""
-    # Clients try again after 3, 6 and then 12 s, if the gateway is not back before.
-    gateway = start_gateway(broker, producer_return_grace_s="30")
+    # Clients try again after 3, 6, 12 and then 24 s, if the gateway is not back before; and one sooner than the other.
+    gateway = start_gateway(broker, producer_return_grace_s="60")
     with ExitStack() as clients:
         scene = Scene(broker, gateway, new_topic("exclusive-kill"), clients)
         with feed_of(gateway, scene.topic) as feed:

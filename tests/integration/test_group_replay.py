@@ -168,7 +168,7 @@ def test_a_replica_that_was_frozen_meanwhile_delivers_again_too(
         frozen = group.gateways[1]
         frozen.pause()
         try:
-            group.work_s = 0.05
+            group.work_s = 0.25
             assert group.replay(0, end="earliest").is_success
         finally:
             frozen.resume()

@@ -105,8 +105,8 @@ def test_who_waits_outlives_a_kill_of_the_gateway(
     broker: PulsarStandalone, start_gateway: StartGateway, new_topic: NewTopic, ends: ExitStack
 ) -> None:
     """It asks anew by itself: its application sees nothing of it."""
-    # Clients try again after 3, 6 and then 12 s, if the gateway is not back before.
-    gateway = start_gateway(broker, producer_return_grace_s="30")
+    # Clients try again after 3, 6, 12 and then 24 s, if the gateway is not back before; and one sooner than the other.
+    gateway = start_gateway(broker, producer_return_grace_s="60")
     topic = new_topic("helper-kill")
     hosts = Hosts(gateway.service_url, topic, ends)
     owner, other = hosts.host(1, "owner"), hosts.host(0, "other")

@@ -19,6 +19,7 @@ from integration.standalone import PulsarStandalone
 from tests.integration.clients import numbered, send_all
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
+from tests.integration.exclusive_rig import feed_of
 from tests.integration.socket_client import Socket, payload, refusal, worker, worker_path
 
 NewTopic = Callable[[str], str]
@@ -325,9 +326,11 @@ def test_a_worker_that_answers_no_ping_is_given_up(
     gateway = start_gateway(broker, keep_alive_s="1")
     topic = new_topic("mute")
     path = worker_path("v2", topic, "s") + "?subscriptionType=Key_Shared"
-    for _ in mute(gateway, path):
-        eventually(lambda: len(workers_at(gateway, topic)) == 1, "the worker")
-        eventually(lambda: not workers_at(gateway, topic), "the worker to be given up")
+    with feed_of(gateway, topic) as feed:
+        for _ in mute(gateway, path):
+            feed.until("worker_joined")
+            feed.until("worker_left")
+    eventually(lambda: not workers_at(gateway, topic), "nobody left")
 
 
 UNKNOWN = "persistent://nobody/nowhere/topic"

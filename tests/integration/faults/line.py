@@ -6,6 +6,7 @@ clients' records only (`integration.load`); besides, the gateway must not have w
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -51,6 +52,8 @@ LONGER_THAN_KEEP_ALIVE_S: Final = 2.5 * BROKER_KEEP_ALIVE_S
 """Both give up a silent peer within two of their intervals."""
 SHORTER_THAN_KEEP_ALIVE_S: Final = 1.0
 
+LOST: Final = "upstream consumer lost"
+"""How a gateway says that its consumer at the broker is gone."""
 OF_A_CUT: Final = {Cause.CONNECTION_LOST, Cause.CLIENT_QUEUE, Cause.BATCH_UNFINISHED}
 """Why workers whose connections broke may get messages again."""
 
@@ -130,7 +133,7 @@ def events(log: Path) -> list[str]:
     return [line["event"] for line in lines(log)]
 
 
-def until(log: Path, event: str = "upstream consumer lost") -> None:
+def until(log: Path, event: str = LOST) -> None:
     """Let a fault last until the gateway says that it has noticed.
 
     A time would not do: a gateway may need up to two of its intervals, one look at the clock more, and on a loaded
@@ -153,6 +156,30 @@ def strike(network: FaultProxy, fault: Callable[[], int], connections: int = 1) 
     """Break connections once so many stand: a scenario that broke nothing proves nothing."""
     eventually(lambda: network.connection_count >= connections, f"{connections} connections to break")
     assert fault() > 0, "there was nothing to break"
+
+
+def seen_or_not(line: Line, fault: Callable[[], object]) -> Callable[[], None]:
+    """Do this in turn to a consumer at the broker that stands, until the gateway says that it is lost, and at any time.
+
+    One that strikes while the gateway is on its way back may be seen by nobody.
+    """
+    turns = itertools.cycle((True, False))
+
+    def act() -> None:
+        if not next(turns):
+            fault()
+            return
+        eventually(lambda: consumes(line.gateway), "a consumer at the broker")
+        before = events(line.gateway.log).count(LOST)
+        fault()
+        eventually(lambda: events(line.gateway.log).count(LOST) > before, "the gateway to lose its consumer")
+
+    return act
+
+
+def consumes(gateway: KeylineGateway) -> bool:
+    """Whether its consumer at the broker stands, of a subscription with workers."""
+    return any(each["upstream_state"] == "ready" for each in gateway.statistics()["subscriptions"])
 
 
 def repeat_through(run: LoadRun, times: int, fault: Callable[[], object]) -> None:

@@ -214,10 +214,10 @@ def test_a_refusing_proxy_lets_standing_connections_be(path: Path) -> None:
 
 def test_a_target_that_refuses_is_passed_on() -> None:
     """Where nothing listens behind the proxy, the client's connection is reset."""
-    with socket.create_server((LOOPBACK, 0)) as unused:
-        port = unused.getsockname()[1]
-    with FaultProxy(port) as proxy, pytest.raises(ConnectionResetError):
-        connect_and_read(proxy.port)
+    with socket.socket() as unused:
+        unused.bind((LOOPBACK, 0))  # kept, so that nobody else listens there
+        with FaultProxy(unused.getsockname()[1]) as proxy, pytest.raises(ConnectionResetError):
+            connect_and_read(proxy.port)
 
 
 def test_every_offset_is_known_to_be_inside_a_frame_or_not() -> None:
