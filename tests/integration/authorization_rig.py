@@ -13,7 +13,7 @@ import pulsar
 from integration.gateway import KeylineGateway
 from integration.replicas import Replicas
 from integration.secured import SecuredPulsar
-from tests.integration.conditions import eventually
+from tests.integration.owner_rig import settle
 
 NAMESPACE: Final = "public/ours"
 GROUPS: Final = "public/groups"
@@ -89,13 +89,8 @@ def replicas_of(broker: SecuredPulsar, directory: Path, again_s: int = AGAIN_S) 
     with ExitStack() as stack:
         replicas = Replicas(stack, broker, directory, settings)
         replicas.start(REPLICAS)
-        eventually(lambda: owners_of_something(replicas.gateways[0]) == REPLICAS, "bundles at all")
+        settle(replicas.gateways)
         yield [Place(broker, gateway) for gateway in replicas.gateways]
-
-
-def owners_of_something(gateway: KeylineGateway) -> int:
-    """How many replicas have bundles, as this one knows."""
-    return sum(each["bundles"] > 0 for each in gateway.deployment()["replicas"])
 
 
 def sides(deployment: list[Place], topic: str) -> list[Place]:

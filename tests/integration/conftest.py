@@ -21,6 +21,7 @@ from integration.load.report import audit_lines
 from integration.logs import tail
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
+from tests.integration.side_by_side import CaseOf, Outcomes, side_by_side
 
 LOG_LINES = 80
 LOG_LINE_MAX = 400
@@ -72,6 +73,15 @@ def module_pulsar(
     """As `module_broker`, of the current version only."""
     with PulsarStandalone(data=tmp_path_factory.mktemp("module-pulsar"), settings=module_broker_settings) as standalone:
         yield standalone
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, case_of: CaseOf, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Outcomes]:
+    """What becomes of the cases of a module that run beside each other; its fixture `case_of` describes them."""
+    with side_by_side(request, case_of, tmp_path_factory.mktemp("cases")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

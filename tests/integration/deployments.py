@@ -23,6 +23,7 @@ from integration.containers.pulsar import PulsarContainer
 from integration.gateway import service_url_of
 from integration.replicas import SECRET_BYTES, Replicas
 from integration.standalone import PulsarStandalone
+from tests.integration.owner_rig import settle
 
 REPLICAS = ("replica-0", "replica-1")
 SECRET_INSIDE = "/run/keyline/replica-secret"
@@ -101,6 +102,7 @@ def as_processes(version: str, directory: Path) -> Iterator[Deployment]:
         broker = stack.enter_context(PulsarStandalone(version, data=directory / "pulsar"))
         replicas = Replicas(stack, broker, directory)
         replicas.start(len(REPLICAS))
+        settle(replicas.gateways)
         first, second = replicas.gateways
         yield Deployment(broker, (first, second))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +17,7 @@ import psutil
 from integration.certificates import Authority
 from integration.gateway import KeylineGateway, service_url_of
 from integration.load.audit import AuditResult
+from integration.load.lives import Cause
 from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
@@ -22,12 +25,15 @@ from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient, Unanswered
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
+from tests.integration.faults.line import lines
 
 REPLICAS: Final = 3
 WORKERS: Final = tuple(f"w{number}" for number in range(2 * REPLICAS))
 MESSAGES: Final = 20_000
 KEYS: Final = 300
 RATE_PER_S: Final = 2_000.0
+TOLD_LATE_S: Final = 1.0
+"""Around what a replica says of itself: its clients hear of it later, and it rounds."""
 TAKING: Final = {"receiver_queue_size": 20, "ack_delay_ms": 2}
 """How a worker takes messages."""
 
@@ -154,13 +160,50 @@ class Owned:
             count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S, batching=Batching.DEFAULT, batch_messages_max=100
         )
 
-    def finish(self) -> AuditResult:
-        """All are delivered and acknowledged, in order for each key, and a key is at one worker at a time."""
+    def finish(self, *causes: Cause) -> AuditResult:
+        """All are delivered and acknowledged, in order for each key, and a key is at one worker at a time.
+
+        Nothing comes again but for these causes, and for want of CPU if a replica says that it had none.
+        """
         self.run.wait_acknowledged(MESSAGES)
+        allowed = {*causes, *self.note_standstills()}
         result = self.run.finish()
         assert result.ok, explain(result, *self.gateways)
         assert result.delivered == result.acknowledged == MESSAGES, explain(result, *self.gateways)
+        assert set(result.duplicates_by_cause) <= allowed, explain(result, *self.gateways)
         return result
+
+    def note_standstills(self) -> set[Cause]:
+        """Let the audit know when replicas had no CPU for so long that they gave legs up; what that may bring again."""
+        spans = [span for gateway in self.gateways for span in stood_still(gateway.log)]
+        for since_ns, until_ns in spans:
+            self.run.was_paused(Cause.GATEWAY_PAUSED, since_ns, until_ns)
+        return {Cause.GATEWAY_PAUSED, Cause.CLIENT_QUEUE} if spans else set()
+
+
+def stood_still(log: Path) -> list[tuple[int, int]]:
+    """When a replica had no CPU for so long that it gave its legs up, as it says itself, by the audit's clock."""
+    ahead_s = time.time() - time.monotonic()
+    spans = []
+    for line in lines(log):
+        if line["event"] == "process stood still":
+            over_s = datetime.fromisoformat(line["time"]).timestamp() - ahead_s
+            spans.append((int((over_s - line["seconds"] - TOLD_LATE_S) * 1e9), int((over_s + TOLD_LATE_S) * 1e9)))
+    return spans
+
+
+def settle(gateways: Sequence[KeylineGateway]) -> None:
+    """Return when each has its share of all bundles, and knows it of the others: none moves any more.
+
+    Replicas are ready before that, and who owns something then may be another one in a moment.
+    """
+    patiently(lambda: all(_knows_equal_shares(each, len(gateways)) for each in gateways), "equal shares of bundles")
+
+
+def _knows_equal_shares(gateway: KeylineGateway, replicas: int) -> bool:
+    told = gateway.deployment()
+    bundles = [row["bundles"] for row in told["replicas"]]
+    return len(bundles) == replicas and sum(bundles) == told["bundles_count"] and max(bundles) - min(bundles) <= 1
 
 
 def patiently(condition: Callable[[], object], what: str) -> None:
@@ -187,20 +230,34 @@ def tls_settings(directory: Path) -> dict[str, str]:
 
 
 @contextmanager
-def owned_subscription(
-    broker: PulsarStandalone,
-    topic: str,
-    directory: Path,
-    settings: Mapping[str, str] | None = None,
-    ways: Sequence[tuple[str, str]] = (),
-) -> Iterator[Owned]:
-    """Three replicas, see `Replicas`, and two workers at each."""
+def deployment_of(
+    broker: PulsarStandalone, name: str, directory: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[Replicas]:
+    """Three replicas, see there, which are a deployment of this name; none of their bundles moves any more."""
     with ExitStack() as stack:
-        replicas = Replicas(stack, broker, directory, settings, ways)
-        first = replicas.start(REPLICAS)
-        run = stack.enter_context(
-            LoadRun(directory / "load", first.service_url, topic, producer_url=broker.service_url)
-        )
+        replicas = Replicas(stack, broker, directory, {"group_deployment": name, **(settings or {})})
+        replicas.start(REPLICAS)
+        settle(replicas.gateways)
+        yield replicas
+
+
+@contextmanager
+def subscription_at(replicas: Replicas, broker: PulsarStandalone, topic: str, directory: Path) -> Iterator[Owned]:
+    """One with two workers at each replica."""
+    url = replicas.gateways[0].service_url
+    with LoadRun(directory / "load", url, topic, producer_url=broker.service_url) as run:
         owned = Owned(replicas.gateways, run, replicas.start)
         owned.start_workers(*WORKERS)
+        yield owned
+
+
+@contextmanager
+def owned_subscription(
+    broker: PulsarStandalone, topic: str, directory: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[Owned]:
+    """One at a deployment of its own."""
+    with (
+        deployment_of(broker, topic.rpartition("/")[2], directory, settings) as replicas,
+        subscription_at(replicas, broker, topic, directory) as owned,
+    ):
         yield owned

@@ -11,20 +11,25 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import TypeAlias
+from pathlib import Path
+from typing import Final, TypeAlias
 
 import pytest
 
+PARAMETER: Final = "case"
+"""Of a test of one case: its name."""
 Case: TypeAlias = Callable[[ExitStack], Callable[[], str]]
 """Prepares a scene, which ends with the stack, and returns what happens then; that says what it found."""
+CaseOf: TypeAlias = Callable[[str, Path], Case]
+"""Describes a case by its name; it has a folder of its own, which it makes."""
+Outcomes: TypeAlias = dict[str, Future[str]]
+"""What becomes of cases, by their names."""
 
 
 @contextmanager
-def side_by_side(
-    request: pytest.FixtureRequest, parameter: str, case_of: Callable[[str], Case]
-) -> Iterator[dict[str, Future[str]]]:
-    """Begin all that this run's tests have as values of a parameter; at the block's end all are over."""
-    cases = {name: case_of(name) for name in _asked_for(request, parameter)}
+def side_by_side(request: pytest.FixtureRequest, case_of: CaseOf, directory: Path) -> Iterator[Outcomes]:
+    """Begin all cases that this run has tests of in the fixture's module; at the block's end all are over."""
+    cases = {name: case_of(name, directory / name) for name in _asked_for(request)}
     ready = threading.Barrier(len(cases))
 
     def run(prepare: Case) -> str:
@@ -39,10 +44,10 @@ def side_by_side(
         yield {name: pool.submit(run, prepare) for name, prepare in cases.items()}
 
 
-def _asked_for(request: pytest.FixtureRequest, parameter: str) -> list[str]:
-    """Values of a parameter that tests of the fixture's module have, of those that this run runs."""
+def _asked_for(request: pytest.FixtureRequest) -> list[str]:
+    """Names of the cases that tests of the fixture's module have, of those that this run runs."""
     parameters = [item.callspec.params for item in request.session.items if _in(item, request.path)]  # type: ignore[attr-defined]
-    return list(dict.fromkeys(str(each[parameter]) for each in parameters if parameter in each))
+    return list(dict.fromkeys(str(each[PARAMETER]) for each in parameters if PARAMETER in each))
 
 
 def _in(item: pytest.Item, module: object) -> bool:

@@ -38,7 +38,7 @@ WORKERS: Final = tuple(f"w{number}" for number in range(6))
 MESSAGES: Final = 20_000
 KEYS: Final = 300
 RATE_PER_S: Final = 2_000.0
-GONE_S: Final = 60.0
+BOTH_UP: Final = {"0": 1.0, "1": 1.0}
 DOWN: Final = "Processes that do not answer"
 """The panel of this title."""
 
@@ -46,9 +46,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
 @pytest.fixture
-def host(module_pulsar: PulsarStandalone, tmp_path: Path) -> Iterator[Host]:
+def host(pulsar: PulsarStandalone, tmp_path: Path) -> Iterator[Host]:
     """Two processes that serve."""
-    with Host(module_pulsar, tmp_path) as host:
+    with Host(pulsar, tmp_path) as host:
         yield host
 
 
@@ -88,6 +88,10 @@ class Host(KeylineGateway):
         rows = [line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)]
         return {row.partition('"')[0]: float(row.rpartition(" ")[2]) for row in rows}
 
+    def wait_up(self) -> None:
+        """Both processes answer."""
+        eventually(lambda: self.metric("keyline_process_up") == BOTH_UP, "both processes")
+
     def wait_whole(self) -> None:
         """All processes take part."""
         asked = AdminClient(self.admin_url)
@@ -122,13 +126,11 @@ class Load:
 
 
 @pytest.fixture
-def load(
-    module_pulsar: PulsarStandalone, host: Host, new_topic: Callable[[str], str], tmp_path: Path
-) -> Iterator[Load]:
+def load(pulsar: PulsarStandalone, host: Host, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Load]:
     """Workers that have joined."""
     host.wait_whole()
     url = host.service_url
-    with LoadRun(tmp_path / "load", url, new_topic("processes"), producer_url=module_pulsar.service_url) as run:
+    with LoadRun(tmp_path / "load", url, new_topic("processes"), producer_url=pulsar.service_url) as run:
         yield Load(host, run)
 
 
@@ -141,16 +143,16 @@ def test_a_process_is_killed_and_the_others_go_on(load: Load) -> None:
     path = f"/subscriptions/{load.run.topic.removeprefix('persistent://')}/{SUBSCRIPTION}"
     load.produce()
     load.run.wait_acknowledged(MESSAGES // 3)
-    assert host.metric("keyline_process_up") == {"0": 1.0, "1": 1.0}
+    host.wait_up()
     owner = AdminClient(host.admin_url).ask("GET", path)["served_by"]
     number = int(owner.rsplit("-", 2)[1])
     pid = next(line["pid"] for line in host.said("process started") if line["process"] == number)
     load.run.interruption(Cause.GATEWAY_KILLED)
     os.kill(pid, signal.SIGKILL)
     eventually(lambda: host._ready() and pid not in host.processes(), "an address that is ready without the process")
-    eventually(lambda: host.metric("keyline_process_up") == {"0": 1.0, "1": 1.0}, "both processes again")
-    restarts = host.metric("keyline_process_restarts_total")
-    assert restarts == {str(each): float(each == number) for each in range(PROCESSES)}
+    host.wait_up()
+    restarts = {str(each): float(each == number) for each in range(PROCESSES)}
+    eventually(lambda: host.metric("keyline_process_restarts_total") == restarts, "one restart of the one")
     result = load.finish()
     allowed = {Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE, Cause.CONNECTION_LOST}
     assert set(result.duplicates_by_cause) <= allowed, explain(result, host)
@@ -193,7 +195,7 @@ def test_a_hang_up_reaches_all_processes_and_those_that_come_later(host: Host) -
     for pid in host.processes():
         os.kill(pid, signal.SIGKILL)
         eventually(lambda pid=pid: pid not in host.processes(), "its end")  # type: ignore[misc]
-        eventually(lambda: host.metric("keyline_process_up") == {"0": 1.0, "1": 1.0}, "all processes")
+        host.wait_up()
     asked = AdminClient(host.admin_url)
     assert {asked.ask("GET", "/configuration")["workers_max"]["value"] for _ in range(10)} == {78}
 
@@ -205,7 +207,7 @@ def test_a_process_that_fails_again_and_again_is_started_after_longer_pauses(hos
         eventually(lambda count=failures: len(host.started(0)) == count, "its start")  # type: ignore[misc]
         os.kill(host.started(0)[-1], signal.SIGKILL)
         eventually(lambda count=failures: len(host.said("process ended")) == count, "its end")  # type: ignore[misc]
-        assert host._ready()
+        assert host._ready() or len(host.started(0)) > failures, "the host is not ready while one is away"
     assert [line["again_in_s"] for line in host.said("process ended")] == [1.0, 2.0, 4.0]
     assert {line["reason"] for line in host.said("process ended")} == {"SIGKILL"}
 
@@ -244,13 +246,13 @@ def has_a_line_for_each(panels: dict[str, list[tuple[str, float]]], lines: list[
 
 
 def test_a_process_that_cannot_be_started_again_is_told_of_by_alerts_and_panels(
-    module_pulsar: PulsarStandalone, tmp_path: Path
+    pulsar: PulsarStandalone, tmp_path: Path
 ) -> None:
     """They name it; alerts end with its trouble. Before, every rule can be evaluated and neither fires."""
     signed = Authority(tmp_path / "certificates").sign("gateway", "localhost")
     files = {"tls_certificate_file": str(signed.certificate), "tls_key_file": str(signed.key)}
     about, both = 'ALERTS{alertname=~"KeylineProcess.*", alertstate="firing"}', "sum(keyline_process_up) == 2"
-    with Host(module_pulsar, tmp_path, listen_tls=f"{LOOPBACK}:0", **files) as host:
+    with Host(pulsar, tmp_path, listen_tls=f"{LOOPBACK}:0", **files) as host:
         host.wait_whole()
         with watched(host, tmp_path / "watched") as watching:
 
@@ -269,12 +271,12 @@ def test_a_process_that_cannot_be_started_again_is_told_of_by_alerts_and_panels(
             signed.certificate.unlink()
             os.kill(next(line["pid"] for line in host.said("process started") if line["process"] == 1), signal.SIGKILL)
             told = {("KeylineProcessDown", "1"), ("KeylineProcessRestarts", "1")}
-            eventually(lambda: firing() == told, "both alerts", GONE_S)
+            eventually(lambda: firing() == told, "both alerts")
             down = [(lines[0], 0.0), (lines[1], 1.0)]
             eventually(lambda: shown(watching, DOWN) == {DOWN: down}, "the panel that names the one")
             signed.certificate.write_text(certificate)
             ended = {("KeylineProcessRestarts", "1")}
-            eventually(lambda: watching.holds(both) and firing() == ended, "the end of the one", GONE_S)
+            eventually(lambda: watching.holds(both) and firing() == ended, "the end of the one")
 
 
 def test_a_process_that_stands_still_is_killed_and_replaced(host: Host) -> None:
@@ -291,7 +293,7 @@ def test_without_its_supervisor_a_process_drains_and_ends(host: Host) -> None:
     """However that ended: no process is left that nothing watches."""
     processes = host.processes()
     os.kill(host.pid, signal.SIGKILL)
-    eventually(lambda: not [pid for pid in processes if Path(f"/proc/{pid}").exists()], "their end", GONE_S)
+    eventually(lambda: not [pid for pid in processes if Path(f"/proc/{pid}").exists()], "their end")
     assert [line["drained"] for line in host.said("gateway stopped")] == PROCESSES * [True]
 
 
@@ -309,12 +311,12 @@ def test_a_second_host_at_the_address_is_refused(host: Host) -> None:
     assert f"listen {LOOPBACK}:{host.port}: Address already in use" in second.stderr
 
 
-def test_what_no_process_can_start_with_ends_all_of_them(module_pulsar: PulsarStandalone, tmp_path: Path) -> None:
+def test_what_no_process_can_start_with_ends_all_of_them(pulsar: PulsarStandalone, tmp_path: Path) -> None:
     """As with one process: the exit code is 1, and the reason is told."""
     certificate = tmp_path / "certificate.pem"
     certificate.write_text("no certificate")
     settings = {name: str(certificate) for name in ("tls_certificate_file", "tls_key_file")}
-    host = Host(module_pulsar, tmp_path, listen_tls=f"{LOOPBACK}:0", **settings)
+    host = Host(pulsar, tmp_path, listen_tls=f"{LOOPBACK}:0", **settings)
     done = subprocess.run(
         [*host._program, "serve"],
         env={**os.environ, **host._environment},

@@ -16,6 +16,7 @@ from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from tests.integration.clients import key_shared
 from tests.integration.conditions import eventually
+from tests.integration.owner_rig import settle
 from tests.integration.test_migrate import (
     PARTITIONS,
     WHOLE_BATCHES,
@@ -40,6 +41,7 @@ def replicas_of(broker: PulsarStandalone, directory: Path, *migrating: str) -> I
         settings = WHOLE_BATCHES | ({"migrating_subscriptions": ",".join(migrating)} if migrating else {})
         replicas = Replicas(stack, broker, directory, settings)
         replicas.start(REPLICAS)
+        settle(replicas.gateways)
         yield replicas.gateways
 
 
@@ -68,22 +70,22 @@ def wait_for_owners_beside(place: Place, direct: set[str]) -> None:
 def test_workers_move_one_by_one_and_back(
     batching: Batching,
     partitions: int,
-    module_broker: PulsarStandalone,
+    broker: PulsarStandalone,
     new_topic: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
     """To and from any replica, and through the restart of each: keys keep their order, and nothing comes twice."""
     topic = new_topic("one-by-one")
     with (
-        replicas_of(module_broker, tmp_path / "replicas", f"{topic} {SUBSCRIPTION}") as replicas,
-        loaded(module_broker, topic, tmp_path, *WORKERS, batching=batching, partitions=partitions) as place,
+        replicas_of(broker, tmp_path / "replicas", f"{topic} {SUBSCRIPTION}") as replicas,
+        loaded(broker, topic, tmp_path, *WORKERS, batching=batching, partitions=partitions) as place,
     ):
         direct = set(WORKERS)
         for step, worker in enumerate(WORKERS + WORKERS):
             place.work_on()
             place.run.stop_worker(worker)
             leaves = step < len(WORKERS)
-            place.start(service_url_of(replicas, step % REPLICAS) if leaves else module_broker.service_url, worker)
+            place.start(service_url_of(replicas, step % REPLICAS) if leaves else broker.service_url, worker)
             direct ^= {worker}
             wait_for_owners_beside(place, direct)
             assert modes(place) == {"AUTO_SPLIT"}
@@ -98,13 +100,13 @@ def test_workers_move_one_by_one_and_back(
 
 
 def test_the_last_step_lets_nobody_else_in_any_more(
-    module_broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path
+    broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Replicas that are restarted without the setting, one after the other, have the subscription for themselves."""
     topic = new_topic("last-step")
     with (
-        replicas_of(module_broker, tmp_path / "replicas", "* *") as replicas,
-        loaded(module_broker, topic, tmp_path) as place,
+        replicas_of(broker, tmp_path / "replicas", "* *") as replicas,
+        loaded(broker, topic, tmp_path) as place,
     ):
         for number, worker in enumerate(WORKERS):
             place.start(service_url_of(replicas, number % REPLICAS), worker)
@@ -116,18 +118,18 @@ def test_the_last_step_lets_nobody_else_in_any_more(
             replica.restart()
             place.work_on()
         eventually(lambda: only_owners(place) and modes(place) == {"STICKY"}, "one owner, who lets nobody in")
-        refused_directly(module_broker, topic)
+        refused_directly(broker, topic)
         check_moved(place, {Cause.CLIENT_QUEUE}, *replicas)
 
 
 def test_all_move_at_once_and_back_without_a_setting(
-    module_broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path
+    broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Batches of many keys are in order from the first message on; before that the broker refuses the owner."""
     topic = new_topic("at-once")
     with (
-        replicas_of(module_broker, tmp_path / "replicas") as replicas,
-        loaded(module_broker, topic, tmp_path, "alone", batching=Batching.DEFAULT) as place,
+        replicas_of(broker, tmp_path / "replicas") as replicas,
+        loaded(broker, topic, tmp_path, "alone", batching=Batching.DEFAULT) as place,
     ):
         place.work_on()
         with connected(replicas[0].service_url) as client, pytest.raises(pulsar.ConsumerBusy):
@@ -138,10 +140,10 @@ def test_all_move_at_once_and_back_without_a_setting(
             place.start(service_url_of(replicas, number % REPLICAS), worker)
         place.work_on()
         assert only_owners(place)
-        refused_directly(module_broker, topic)
+        refused_directly(broker, topic)
         place.stop_all(*WORKERS)
         place.wait_for_consumers(set())
-        place.start(module_broker.service_url, "alone")
+        place.start(broker.service_url, "alone")
         place.work_on()
         check(place, place.finish(), {Cause.BATCH_UNFINISHED}, *replicas)
 

@@ -17,6 +17,7 @@ from proxy.cli.admin_client import AdminClient, subscription_path
 from proxy.wire import pulsar_pb2 as pb
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import administer
+from tests.integration.owner_rig import settle
 from tests.integration.raw_client import RawClient, T
 
 REPLICAS: Final = 3
@@ -27,13 +28,6 @@ MODE: Final[dict[str, Any]] = {"durable": False, "initialPosition": pb.CommandSu
 NUMBER_BYTES: Final = 2
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
-
-
-def has_equal_shares(gateway: KeylineGateway) -> bool:
-    """Whether it knows that no bundle moves any more: these workers would not subscribe again, as a client does."""
-    told = gateway.deployment()
-    bundles = [row["bundles"] for row in told["replicas"]]
-    return len(bundles) == REPLICAS and sum(bundles) == told["bundles_count"] and max(bundles) - min(bundles) <= 1
 
 
 class Scene:
@@ -106,7 +100,7 @@ def scene(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: P
     with ExitStack() as stack:
         replicas = Replicas(stack, broker, tmp_path, {"group_deployment": topic.rpartition("/")[2]})
         replicas.start(REPLICAS)
-        eventually(lambda: all(map(has_equal_shares, replicas.gateways)), "each replica to have its share of bundles")
+        settle(replicas.gateways)  # these workers would not subscribe again, as a client does
         yield Scene(broker, replicas.gateways, topic, stack)
 
 

@@ -19,6 +19,7 @@ from proxy.cli.main import app
 from tests.integration.clients import Workers, by_key, key_shared, numbered, send_all
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
+from tests.integration.owner_rig import settle
 
 KEYS = [f"key-{number}" for number in range(20)]
 MESSAGES = 60
@@ -37,13 +38,8 @@ def gateways(pulsar: PulsarStandalone, start_gateway: StartGateway, tmp_path: Pa
         start_gateway(pulsar, replica_name=f"replica-{number}", replica_listen=f"{LOOPBACK}:{port}", **shared)
         for number, port in enumerate(free_ports(REPLICAS))
     ]
-    eventually(lambda: owners_of_something(started[0]) == REPLICAS, "bundles at both")
+    settle(started)
     return started
-
-
-def owners_of_something(gateway: KeylineGateway) -> int:
-    """How many replicas have bundles, as this one knows."""
-    return sum(each["bundles"] > 0 for each in gateway.deployment()["replicas"])
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from typing import Any, Final
 import pulsar
 import pytest
 
-from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway, service_url_of
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient, Unanswered, subscription_path
 from tests.integration.clients import key_shared
 from tests.integration.conditions import eventually
+from tests.integration.owner_rig import settle
 from tests.integration.parked_rig import PARKS
 
 REPLICAS: Final = 3
@@ -182,23 +182,29 @@ class Story:
                 consumer.negative_acknowledge(message)
 
 
+@pytest.fixture
+def newest(pulsar: PulsarStandalone) -> PulsarStandalone:
+    """The shared broker of one version; `pulsar` is the client's name here."""
+    return pulsar
+
+
 @contextmanager
-def told(directory: Path, topic: str) -> Iterator[Story]:
-    """A broker, three replicas and their workers."""
+def told(broker: PulsarStandalone, directory: Path, topic: str) -> Iterator[Story]:
+    """Three replicas and their workers."""
     with ExitStack() as stack:
-        broker = stack.enter_context(PulsarStandalone(PULSAR_VERSIONS[0], data=directory / "pulsar"))
-        replicas = Replicas(stack, broker, directory, PARKS)
+        replicas = Replicas(stack, broker, directory, PARKS | {"group_deployment": topic.rpartition("/")[2]})
         replicas.start(REPLICAS)
+        settle(replicas.gateways)
         story = Story(replicas, broker, topic)
         stack.callback(story.end)
         yield story
 
 
 def test_the_owner_is_killed_while_a_key_is_parked_and_in_the_middle_of_its_redrive(
-    tmp_path: Path, new_topic: Callable[[str], str]
+    newest: PulsarStandalone, tmp_path: Path, new_topic: Callable[[str], str]
 ) -> None:
     """The next owner finds the key parked, delivers nothing of it, and goes on with the redrive when it is ordered."""
-    with told(tmp_path, new_topic("taken-over")) as story:
+    with told(newest, tmp_path, new_topic("taken-over")) as story:
         owner = story.owner()
         story.send(KEY, PARKED)
         story.send_others()

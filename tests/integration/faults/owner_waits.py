@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from integration.gateway import KeylineGateway
@@ -14,7 +12,7 @@ from integration.load.lives import Cause
 from integration.load.options import Batching
 from integration.load.records import Event
 from tests.integration.conftest import explain
-from tests.integration.faults.line import bug_reports, last, lines
+from tests.integration.faults.line import bug_reports, last
 from tests.integration.owner_rig import KEYS, MESSAGES, REPLICAS, WORKERS, Owned
 
 RATE_PER_S: Final = 500.0
@@ -31,8 +29,6 @@ was is printed."""
 GONE_S_MAX: Final = 30.0
 """The time until a replica that is gone is dropped, 7 s, and 1 s until all goes on; and 22 s for a machine on which
 others leave little to the replicas: 28 s were seen there. What it was is printed."""
-TOLD_LATE_S: Final = 1.0
-"""Around what a replica says of itself: its clients hear of it later, and it rounds."""
 AROUND_S: Final = 4.0
 """So long a load is acknowledged as it comes before anything happens, and again when it is over."""
 
@@ -94,9 +90,7 @@ class WatchedLoad:
         run, gateways = self.owned.run, self.owned.gateways
         run.wait_acknowledged(messages_min)
         self._producer.stop()
-        for gateway in gateways:
-            for since_ns, until_ns in stood_still(gateway.log):
-                run.was_paused(Cause.GATEWAY_PAUSED, since_ns, until_ns)
+        allowed = {*causes, Cause.CLIENT_QUEUE, *self.owned.note_standstills()}
         result = run.finish()
         waits_s = {
             what: max(run.longest_waits(since_ns, until_ns).values()) / 1e9 for what, since_ns, until_ns in self._spans
@@ -105,22 +99,11 @@ class WatchedLoad:
         found = "\n".join([*each, f"{result.delivered} messages, {len(result.duplicates)} again"])
         told = f"{found}\n{explain(result, *gateways)}"
         assert result.ok, told
-        assert set(result.duplicates_by_cause) <= {*causes, Cause.CLIENT_QUEUE}, told
+        assert set(result.duplicates_by_cause) <= allowed, told
         for gateway in gateways:
             assert not bug_reports(gateway.log), told
         assert max(waits_s.values()) < wait_s_max, told
         return found
-
-
-def stood_still(log: Path) -> list[tuple[int, int]]:
-    """When a replica had no CPU for so long that it gave its legs up, as it says itself, by the audit's clock."""
-    ahead_s = time.time() - time.monotonic()
-    spans = []
-    for line in lines(log):
-        if line["event"] == "process stood still":
-            over_s = datetime.fromisoformat(line["time"]).timestamp() - ahead_s
-            spans.append((int((over_s - line["seconds"] - TOLD_LATE_S) * 1e9), int((over_s + TOLD_LATE_S) * 1e9)))
-    return spans
 
 
 @contextmanager

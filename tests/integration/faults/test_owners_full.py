@@ -84,12 +84,12 @@ class Full:
 
 
 @pytest.fixture
-def full(module_pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Full]:
+def full(pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Full]:
     """Nothing is sent yet."""
     with ExitStack() as stack:
-        replicas = Replicas(stack, module_pulsar, tmp_path, GROUPED)
+        replicas = Replicas(stack, pulsar, tmp_path, GROUPED)
         replicas.start(REPLICAS)
-        yield Full(replicas.gateways, module_pulsar, new_topic("full"), stack)
+        yield Full(replicas.gateways, pulsar, new_topic("full"), stack)
 
 
 def state_of(gateway: KeylineGateway) -> dict[str, Any]:

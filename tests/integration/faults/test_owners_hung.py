@@ -8,7 +8,6 @@ replica owns one. The contract holds over all of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -23,8 +22,8 @@ from integration.ports import LOOPBACK, free_ports
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from tests.integration.faults.owner_waits import WAIT_BESIDE_S_MAX, Victims, check_waits, frozen
-from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, owned_subscription
-from tests.integration.side_by_side import Case, side_by_side
+from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, owned_subscription, settle
+from tests.integration.side_by_side import Case, CaseOf, Outcomes
 
 LONG_S: Final = 30.0
 EACH_S: Final = (1.0, 5.0, LONG_S, 120.0)
@@ -102,6 +101,7 @@ def deployment(cuttable: Cuttable, trouble: Trouble, topics: tuple[str, str], di
         addresses = [(way.service_url, listener) for listener, way in ways.items()]
         replicas = Replicas(stack, broker, directory, {"group_deployment": directory.name}, addresses)
         url = replicas.start(REPLICAS).service_url
+        settle(replicas.gateways)
         runs = [
             stack.enter_context(LoadRun(directory / f"load-{number}", url, topic, producer_url=broker.service_url))
             for number, topic in enumerate(topics)
@@ -131,8 +131,7 @@ def anywhere(cuttable: Cuttable, topic: str, directory: Path) -> Case:
 
     def prepare(stack: ExitStack) -> Callable[[], str]:
         directory.mkdir()
-        settings = {"group_deployment": directory.name}
-        owned = stack.enter_context(owned_subscription(cuttable.broker, topic, directory, settings))
+        owned = stack.enter_context(owned_subscription(cuttable.broker, topic, directory))
         return lambda: check_waits(
             owned, frozen(owned.owner()), LONG_S, rate_per_s=RATE_OF_ONE_PER_S, wait_s_max=WAIT_BESIDE_S_MAX
         )
@@ -141,31 +140,24 @@ def anywhere(cuttable: Cuttable, topic: str, directory: Path) -> Case:
 
 
 @pytest.fixture(scope="module")
-def outcomes(
-    request: pytest.FixtureRequest,
-    cuttable: Cuttable,
-    new_topic: Callable[[str], str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[dict[str, Future[str]]]:
-    """What became of each, on a broker of one version."""
-    directory = tmp_path_factory.mktemp("hung")
+def case_of(cuttable: Cuttable, new_topic: Callable[[str], str]) -> CaseOf:
+    """On a broker of one version."""
 
-    def case_of(name: str) -> Case:
+    def case(name: str, directory: Path) -> Case:
         if name == ANYWHERE:
-            return anywhere(cuttable, new_topic("hung"), directory / name)
-        return deployment(cuttable, TROUBLES[name], (new_topic("hung"), new_topic("beside")), directory / name)
+            return anywhere(cuttable, new_topic("hung"), directory)
+        return deployment(cuttable, TROUBLES[name], (new_topic("hung"), new_topic("beside")), directory)
 
-    with side_by_side(request, "trouble", case_of) as running:
-        yield running
+    return case
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_no_key_waits_for_a_replica_that_hangs_or_is_cut_off(outcomes: dict[str, Future[str]], trouble: str) -> None:
+@pytest.mark.parametrize("case", TROUBLES)
+def test_no_key_waits_for_a_replica_that_hangs_or_is_cut_off(outcomes: Outcomes, case: str) -> None:
     """Its keys go on at others, in order, and when it goes on it finds out. Only its own workers wait until then."""
-    print(outcomes[trouble].result())
+    print(outcomes[case].result())
 
 
-@pytest.mark.parametrize("trouble", [ANYWHERE])
-def test_no_key_waits_for_clients_that_ask_the_frozen_replica(outcomes: dict[str, Future[str]], trouble: str) -> None:
+@pytest.mark.parametrize("case", [ANYWHERE])
+def test_no_key_waits_for_clients_that_ask_the_frozen_replica(outcomes: Outcomes, case: str) -> None:
     """Their service URL has all replicas. A client that looks the topic up at the frozen one waits; keys do not."""
-    print(outcomes[trouble].result())
+    print(outcomes[case].result())

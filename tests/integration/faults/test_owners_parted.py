@@ -6,7 +6,6 @@ The pairs run beside each other on one broker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -19,8 +18,8 @@ from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from tests.integration.faults.owner_waits import check_waits
-from tests.integration.owner_rig import TAKING, WORKERS, Owned
-from tests.integration.side_by_side import Case, side_by_side
+from tests.integration.owner_rig import TAKING, WORKERS, Owned, settle
+from tests.integration.side_by_side import Case, CaseOf, Outcomes
 
 PAIR: Final = 2
 """As many as the chart installs."""
@@ -109,6 +108,7 @@ def pair_on(broker: PulsarStandalone, fault: Fault, topic: str, directory: Path)
         settings = {"group_deployment": directory.name}
         replicas = Replicas(stack, broker, directory, settings, between=between)
         first = replicas.start(PAIR)
+        settle(replicas.gateways)
         load = LoadRun(directory / "load", first.service_url, topic, producer_url=broker.service_url)
         owned = Owned(replicas.gateways, stack.enter_context(load), replicas.start)
         owned.run.start_workers("first")
@@ -121,23 +121,12 @@ def pair_on(broker: PulsarStandalone, fault: Fault, topic: str, directory: Path)
 
 
 @pytest.fixture(scope="module")
-def outcomes(
-    request: pytest.FixtureRequest,
-    pulsar: PulsarStandalone,
-    new_topic: Callable[[str], str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[dict[str, Future[str]]]:
-    """What became of each."""
-    directory = tmp_path_factory.mktemp("parted")
-
-    def case_of(name: str) -> Case:
-        return pair_on(pulsar, FAULTS[name], new_topic("parted"), directory / name)
-
-    with side_by_side(request, "fault", case_of) as running:
-        yield running
+def case_of(pulsar: PulsarStandalone, new_topic: Callable[[str], str]) -> CaseOf:
+    """On one broker."""
+    return lambda name, directory: pair_on(pulsar, FAULTS[name], new_topic("parted"), directory)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_no_key_waits_for_the_network_between_two_replicas(outcomes: dict[str, Future[str]], fault: str) -> None:
+@pytest.mark.parametrize("case", FAULTS)
+def test_no_key_waits_for_the_network_between_two_replicas(outcomes: Outcomes, case: str) -> None:
     """Their keys go on, wherever the workers are."""
-    print(outcomes[fault].result())
+    print(outcomes[case].result())
