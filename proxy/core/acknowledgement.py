@@ -293,6 +293,7 @@ def complete(dispatcher: Dispatcher, part: Part, now: float) -> None:
             _finish_foreign(dispatcher, part, batch)
         elif batch.parts:
             outstanding.index_acks[batch.position] = batch
+            outstanding.part_done(batch)
         else:
             outstanding.complete(batch.position, batch.bytes_held)
     if dispatcher.gated and (batch is None or not (batch.parts or batch.foreign)):
@@ -317,6 +318,8 @@ def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: flo
         batch.parts.remove(part)
     if batch is not None and batch.parts:
         outstanding.index_acks[position] = batch
+        batch.bytes_held -= PART_BYTES
+        outstanding.bytes_held -= PART_BYTES
     elif batch is not None and batch.foreign:
         _finish_foreign(dispatcher, part, batch)
     else:

@@ -77,7 +77,7 @@ class Batch:
         self.parts: list[Part] = []
         """Those with something unacknowledged. A message in none of them is acknowledged."""
         self.bytes_held = len(tail) + (MIXED_MESSAGE_BYTES * total if slots is not None else 0)
-        """What the entry costs until it is acknowledged: its bytes, its messages' slots, its parts, done or not."""
+        """What the entry costs until it is acknowledged: its bytes, its messages' slots, its parts, its content."""
         self.content: Content | None = None
         """Data of the opened batch for the code that cuts slices."""
         self.foreign = False

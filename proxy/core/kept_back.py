@@ -54,6 +54,7 @@ def leave(outstanding: Outstanding, part: Part) -> bool:
     outstanding.keep_back(position, kept)
     batch.parts.remove(part)
     if batch.parts:
+        outstanding.part_done(batch)
         return False
     if kept == (1 << batch.total) - 1:
         outstanding.left_whole(position, batch.bytes_held)

@@ -170,6 +170,11 @@ class Outstanding:
         """An entry was cut or opened and costs `size` bytes more, or less if negative."""
         self.bytes_held += size
 
+    def part_done(self, batch: Batch) -> None:
+        """One of several parts of an entry is here no more; `acknowledgement` does it in place where that is hot."""
+        batch.bytes_held -= PART_BYTES
+        self.bytes_held -= PART_BYTES
+
     def complete(self, position: int, size: int) -> None:
         """Every message of the entry that came was acknowledged: acknowledge it upstream."""
         self._forget(position, size)

@@ -112,6 +112,8 @@ def _drop(dispatcher: Dispatcher, part: Part) -> bool:
         dispatcher.outstanding.discard(part.position, size_of(part))
         return True
     batch.parts.remove(part)
-    if not batch.parts:
-        dispatcher.outstanding.discard(part.position, batch.bytes_held)
-    return not batch.parts
+    if batch.parts:
+        dispatcher.outstanding.part_done(batch)
+        return False
+    dispatcher.outstanding.discard(part.position, batch.bytes_held)
+    return True

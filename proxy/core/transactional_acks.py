@@ -94,6 +94,8 @@ def _hold(
         outstanding.grew(PART_BYTES)
         if part.acked == whole:
             del worker.pending[key]
+            assert part.batch is not None
+            outstanding.part_done(part.batch)
     held = Held(taken, worker, transaction, now)
     dispatcher.in_transaction.add(held)
     dispatcher.in_transaction.abort = abort

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core import acknowledgement, join_gates, membership, policy_change, reposition, spilling
 from proxy.core.dispatcher import Dispatcher, OrderingMode
-from proxy.core.entry import Batch, Part
+from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part
 from proxy.core.key_policy import NO_POLICY, KeyPolicy
 from proxy.core.outstanding import size_of
 from proxy.core.waiting import BLOCKED_SLOT_BYTES
@@ -466,6 +466,14 @@ def slots_in(part: Part) -> list[tuple[int, bool]]:
     ]
 
 
+def _cost(entry: Part | Batch) -> int:
+    """As `size_of`, counted anew."""
+    if isinstance(entry, Part):
+        return size_of(entry)
+    slots = MIXED_MESSAGE_BYTES * entry.total if entry.slots is not None else 0
+    return len(entry.tail) + slots + PART_BYTES * len(entry.parts)
+
+
 def check_tables(world: World) -> None:
     """The dispatcher's tables against a recount of what is pending and what waits."""
     dispatcher = world.dispatcher
@@ -496,7 +504,7 @@ def check_tables(world: World) -> None:
     assert all(part.slot == slots_in(part)[0][0] for part in known)
     assert all(e.parts for e in entries.values() if isinstance(e, Batch))
     assert set(entries) == set(world.unfinished)
-    held = sum(map(size_of, entries.values())) + BLOCKED_SLOT_BYTES * len(dispatcher.blocked)
+    held = sum(map(_cost, entries.values())) + BLOCKED_SLOT_BYTES * len(dispatcher.blocked)
     assert dispatcher.outstanding.bytes_held == held, "G7"
     assert dispatcher.waiting_messages == sum(part.count for part in waiting), "G7"
     spill = dispatcher.outstanding.spill

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.entry import PART_BYTES
 from proxy.core.positions import entry_of, pack
 from tests.core.test_dispatcher_rig import A, B, C, D, Rig
 
@@ -20,6 +21,25 @@ def test_an_ack_frees_goes_upstream_and_counts() -> None:
     assert rig.dispatcher.outstanding.unconfirmed == {pack(1, 1)}
     assert rig.dispatcher.outstanding.bytes_held == 0
     assert len(rig.dispatcher.slots) == 0
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_parts_that_are_done_cost_nothing(at_once: bool) -> None:  # noqa: FBT001 - a parameter
+    """A batch that is taken in pieces costs most while all of them are out, however they are acknowledged."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 2)
+    rig.batch(1, A, 4)
+    rig.flow("c1", 2)
+    assert rig.got("c1") == [(1, (0, 1)), (1, (2, 3))]
+    outstanding = rig.dispatcher.outstanding
+    held = outstanding.bytes_held
+    if not at_once:
+        assert rig.ack_all_but("c1", (1, (0, 1)), 1)
+    assert outstanding.bytes_held == held
+    assert rig.ack("c1", (1, (0, 1)))
+    assert outstanding.bytes_held == held - PART_BYTES
+    assert rig.ack("c1", (1, (2, 3)))
+    assert outstanding.bytes_held == 0
 
 
 def test_an_unknown_ack_is_counted_and_changes_nothing() -> None:

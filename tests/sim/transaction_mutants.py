@@ -139,6 +139,13 @@ MUTANTS: Final = (
         tests=OF_CORE,
     ),
     Mutant(
+        "memory: pieces of a batch that are acknowledged count as held",
+        "proxy/core/acknowledgement.py",
+        "        batch.bytes_held -= PART_BYTES\n        outstanding.bytes_held -= PART_BYTES\n",
+        "",
+        tests="tests/core/test_acknowledgement.py",
+    ),
+    Mutant(
         "kept back: a plain message that comes late waits behind the head that cannot go",
         DISPATCHER,
         "                    return\n        if position < outstanding.highest:\n",
