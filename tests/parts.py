@@ -265,10 +265,12 @@ PARTS: Final = (
     ),
     Part(
         "clients",
-        "clients in four languages, feature by feature, direct, through the gateway and through replicas of it",
-        25,
+        "clients in four languages, feature by feature, and scenarios after Pulsar's own suite: direct, through the "
+        "gateway and through replicas of it",
+        28,
         (
             "tests/integration/test_compatibility.py",
+            "tests/integration/test_key_shared_suite.py",
             "tests/integration/test_clients.py",
             "tests/integration/test_dead_letters.py",
             "tests/integration/test_own_topics.py",

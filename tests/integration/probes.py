@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from integration.compatibility.clients import CLIENTS
+from integration.compatibility.outcomes import Outcome
 from integration.compatibility.place import NAMESPACE
 from integration.compatibility.runs import ROOT
 from integration.errors import ToolMissingError
@@ -24,16 +25,28 @@ PROBE_S_MAX: Final = 300
 
 def tried(client: str, url: str, place: Place, trials: Sequence[str]) -> dict[str, str]:
     """What the client's program saw, by trial; the test is skipped where the program cannot be had."""
+    way = "direct" if url == place.broker.service_url else "through"
+    return {trial: outcome.detail for trial, outcome in outcomes(client, url, place, trials, way).items()}
+
+
+def outcomes(
+    client: str, url: str, place: Place, trials: Sequence[str], way: str, seconds_max: float = PROBE_S_MAX
+) -> dict[str, Outcome]:
+    """What came of each trial; `way` is in the names of its topics, which no other run of the place may use."""
     try:
         program = next(each for each in CLIENTS if each.name == client).prepare()
     except ToolMissingError as missing:
         pytest.skip(str(missing))
-    environment = {**os.environ, "KEYLINE_PROBE_TOKEN": place.token}
-    way = "direct" if url == place.broker.service_url else "through"
-    command = [*program, url, f"{NAMESPACE}probe-{client}-{way}-", str(place.directory), *trials]
+    told = {"KEYLINE_PROBE_TOKEN": place.token, "KEYLINE_PROBE_ADMIN_URL": place.broker.admin_url}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PROBE_S_MAX
+        [*program, url, f"{NAMESPACE}probe-{client}-{way}-", str(place.directory), *trials],
+        cwd=ROOT,
+        env={**os.environ, **told},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds_max,
     )
     assert not done.returncode, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {line["feature"]: line["detail"] for line in lines if "feature" in line}
+    return {line["feature"]: Outcome(line["ok"], line["detail"]) for line in lines if "feature" in line}

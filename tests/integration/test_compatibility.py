@@ -112,9 +112,11 @@ def test_the_page_says_something_of_every_feature_and_client() -> None:
 
 
 def test_what_is_rendered_is_read_again() -> None:
-    """So that columns of clients that were not tried stay what they are."""
-    page = parse(DOCUMENT.read_text())
+    """So that columns of clients that were not tried stay what they are, and no words are in the page alone."""
+    text = DOCUMENT.read_text()
+    page = parse(text)
     assert parse(render(page)) == page
+    assert render(page) == text, "its words are those of `notes`"
 
 
 def test_a_cell_tells_brokers_apart_where_they_differ() -> None:

@@ -24,6 +24,10 @@ public final class Probe {
         known.putAll(Others.FEATURES);
         known.putAll(Windows.FEATURES);
         known.putAll(Transactions.FEATURES);
+        known.putAll(SuiteOfKeys.SCENARIOS);
+        known.putAll(SuiteOfRanges.SCENARIOS);
+        known.putAll(SuiteOfWorkers.SCENARIOS);
+        known.putAll(SuiteOfRules.SCENARIOS);
         report(Map.of("library", "pulsar-client " + PulsarVersion.getVersion()));
         try (Scene hello = new Scene(place, "hello")) {
             hello.producer(builder -> { });

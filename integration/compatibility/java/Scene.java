@@ -10,6 +10,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
 import java.util.function.Function;
 import org.apache.pulsar.client.api.AuthenticationFactory;
+import org.apache.pulsar.client.api.ClientBuilder;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerBuilder;
 import org.apache.pulsar.client.api.Message;
@@ -52,6 +53,11 @@ final class Scene implements AutoCloseable {
     }
 
     <T> ConsumerBuilder<T> consumer(Schema<T> schema, SubscriptionType type) {
+        return consumer(client, schema, type);
+    }
+
+    /** Of any client. */
+    static <T> ConsumerBuilder<T> consumer(PulsarClient client, Schema<T> schema, SubscriptionType type) {
         // Acknowledgements that are on their way when a consumer closes or seeks would blur what came of it.
         return client.newConsumer(schema).subscriptionName(SUBSCRIPTION).subscriptionType(type)
                 .acknowledgmentGroupTime(0, TimeUnit.MILLISECONDS)
@@ -134,10 +140,22 @@ final class Scene implements AutoCloseable {
 
     /** Where to connect, and as whom. */
     record Place(String serviceUrl, String prefix, String keys, String token) {
+        /** The same by one of the service URL's addresses alone, in turn. */
+        Place at(int index) {
+            int start = serviceUrl.indexOf("://") + "://".length();
+            String[] addresses = serviceUrl.substring(start).split(",");
+            String url = serviceUrl.substring(0, start) + addresses[index % addresses.length];
+            return new Place(url, prefix, keys, token);
+        }
+
         PulsarClient connect(String token, int patienceS) throws PulsarClientException {
+            return builder(token, patienceS).build();
+        }
+
+        ClientBuilder builder(String token, int patienceS) {
             return PulsarClient.builder().serviceUrl(serviceUrl).enableTransaction(true)
                     .operationTimeout(patienceS, TimeUnit.SECONDS)
-                    .authentication(AuthenticationFactory.token(token)).build();
+                    .authentication(AuthenticationFactory.token(token));
         }
     }
 
