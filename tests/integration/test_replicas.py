@@ -21,9 +21,6 @@ from integration.load.options import SUBSCRIPTION
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from proxy.groups.streams import STREAMS_DEFAULT, GroupId
-from proxy.journal.recovery import abandoned, recover_directory
-from proxy.journal.schema import OPEN_DIRECTORY
-from proxy.journal.store import LocalStore
 from proxy.net.group.topic_name import group_topic_name
 from spark_reports import leases
 from spark_reports.reading import open_journal
@@ -134,7 +131,9 @@ def test_replicas_are_restarted_one_after_another(cluster: Cluster, loaded: Load
     check(loaded.finish(), cluster, set())
 
 
-def test_replicas_are_killed(cluster: Cluster, loaded: LoadRun, journal: Path, spark: SparkSession) -> None:
+def test_replicas_are_killed(
+    cluster: Cluster, loaded: LoadRun, module_broker: PulsarStandalone, journal: Path, spark: SparkSession
+) -> None:
     """The others go on with what it had when it has certainly stopped: again at most what workers had, and in order."""
     leading = set()
     for number, gateway in enumerate(cluster.gateways):
@@ -143,20 +142,12 @@ def test_replicas_are_killed(cluster: Cluster, loaded: LoadRun, journal: Path, s
         loaded.interruption(Cause.GATEWAY_KILLED, workers=gateway.workers(loaded.topic, SUBSCRIPTION))
         gateway.kill()
         gateway.start()
+    # On a busy machine a gateway starts so slowly that there may be no message left for what the last one had.
+    eventually(lambda: bool(stream_holders(module_broker, loaded.topic)), "all streams to be leased again")
     check(loaded.finish(), cluster, OF_A_DEATH)
     for gateway in cluster.gateways:
         assert gateway.stop() == 0
-    publish_what_is_left(journal)
     judge_journal(spark, journal, leading)
-
-
-def publish_what_is_left(root: Path) -> None:
-    """As the next runs would: on a busy machine a gateway that stops may leave files that it had no time for."""
-    for spool in (root / OPEN_DIRECTORY).iterdir():
-        for run in abandoned(spool):
-            problems = {recovered.problem for recovered in recover_directory(run, LocalStore(root))}
-            run.close()
-            assert problems <= {None}
 
 
 def judge_journal(spark: SparkSession, root: Path, leading: set[str]) -> None:
