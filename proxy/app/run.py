@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 import uvloop
 
+from proxy.app.allocator import keep_freed_memory
 from proxy.app.collector import spare_the_collector
 from proxy.app.gateway import Gateway
 from proxy.app.reload import NotReloaded, Reloaded, Reloader
@@ -32,6 +33,7 @@ def run(
 
     `process` is this one among several of the host, and None if it is alone.
     """
+    keep_freed_memory()
     uvloop.run(_serve(loaded, log_limiter, read, process))
 
 

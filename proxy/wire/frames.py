@@ -14,6 +14,7 @@ Sizes are big endian; the total size does not count its own four bytes.
 Source: Pulsar's "Binary protocol specification", section "Framing".
 """
 
+from collections import deque
 from struct import Struct
 from typing import Final
 
@@ -42,6 +43,11 @@ _SHORT_TAG: Final = _BIT_8 | _WIRE_TYPE
 _SHORT_BODY_HEAD_BYTES: Final = 2
 """Tag and length of a body under 128 bytes that fills its command: nearly all are like this, and are seen at once."""
 
+APART_BYTES: Final = 32 << 10
+"""Of a MESSAGE that is larger, the tail may be cut apart: to copy it once more would cost more than all else."""
+_MESSAGE: Final = b"\x08\x09"
+"""How its command begins."""
+
 _unpack_size: Final = Struct(">I").unpack_from
 _unpack_sizes: Final = Struct(">II").unpack_from
 _unpack_head: Final = Struct(">IIBB").unpack_from
@@ -52,17 +58,24 @@ class FrameSplitter:
     """Cuts what arrives on one connection into whole frames.
 
     Every byte is copied once into its frame, however many pieces the frame arrives in, but for the first few bytes of
-    one that tell its size. At most one frame's bytes and the piece being fed are held.
+    one that tell its size. At most one frame's bytes, the pieces it began in and the piece being fed are held.
     """
 
-    __slots__ = ("_error", "_held_bytes", "_max_frame_bytes", "_needed_bytes", "_pieces")
+    __slots__ = ("_apart_bytes", "_error", "_held_bytes", "_max_frame_bytes", "_needed_bytes", "_pieces", "tails")
 
-    def __init__(self, max_frame_bytes: int) -> None:
-        """`max_frame_bytes` counts a whole frame with its size field: at a broker, `maxMessageSize` plus 10 KiB."""
+    def __init__(self, max_frame_bytes: int, *, apart: bool = False) -> None:
+        """`max_frame_bytes` counts a whole frame with its size field: at a broker, `maxMessageSize` plus 10 KiB.
+
+        With `apart`, of a MESSAGE above `APART_BYTES` only what stands before its tail is among the frames (`is_cut`);
+        the tails are in `tails`, in the same order.
+        """
         if max_frame_bytes < MIN_FRAME_BYTES:
             raise ValueError(f"max_frame_bytes is {max_frame_bytes}; no frame is under {MIN_FRAME_BYTES} bytes")
         self._max_frame_bytes = max_frame_bytes
-        self._pieces: list[bytes] = []
+        self._apart_bytes = APART_BYTES if apart else max_frame_bytes
+        self.tails: deque[bytes] = deque()
+        """For the reader to take."""
+        self._pieces: list[bytes | memoryview] = []
         self._held_bytes = 0
         self._needed_bytes = 0
         self._error: FrameError | None = None
@@ -84,13 +97,13 @@ class FrameSplitter:
                 self._held_bytes += len(data)
                 return []
             if self._needed_bytes > COMMAND_START:  # the frame's sizes have been read, and were right
-                frames.append(b"".join((*self._pieces, memoryview(data)[:missing])))
+                frames.append(self._joined(memoryview(data)[:missing]))
                 start = missing
             else:
                 data = b"".join((*self._pieces, data))
             self._pieces.clear()
             self._held_bytes = 0
-        max_size = self._max_frame_bytes - SIZE_BYTES
+        max_size, apart = self._max_frame_bytes - SIZE_BYTES, self._apart_bytes
         end = len(data)
         needed = COMMAND_START
         while end - start >= COMMAND_START:
@@ -101,11 +114,17 @@ class FrameSplitter:
             if frame_end > end:
                 needed = SIZE_BYTES + size
                 break
-            frames.append(data[start:frame_end])
+            if size > apart and command_size < size - SIZE_BYTES and data.startswith(_MESSAGE, start + COMMAND_START):
+                tail_start = start + COMMAND_START + command_size
+                self.tails.append(data[tail_start:frame_end])
+                frames.append(data[start:tail_start])
+            else:
+                frames.append(data[start:frame_end])
             start = frame_end
         if start < end:
             # Not as data[0:], which is the same object in CPython and a copy where this is compiled.
-            self._hold(data[start:] if start else data, needed)
+            rest = memoryview(data)[start:] if needed > apart else data[start:] if start else data
+            self._hold(rest, needed)
         return frames
 
     def leading_run(self, data: bytes, kinds: frozenset[int]) -> tuple[int, int]:
@@ -137,7 +156,17 @@ class FrameSplitter:
             count += 1
         return start, count
 
-    def _hold(self, rest: bytes, needed_bytes: int) -> None:
+    def _joined(self, last: memoryview) -> bytes:
+        """The frame that was held, with its last piece."""
+        first = self._pieces[0]
+        if self._needed_bytes > self._apart_bytes and first[COMMAND_START:MIN_FRAME_BYTES] == _MESSAGE:
+            tail_start = COMMAND_START + int.from_bytes(first[SIZE_BYTES:COMMAND_START], "big")
+            if tail_start <= len(first) and tail_start < self._needed_bytes:
+                self.tails.append(b"".join((memoryview(first)[tail_start:], *self._pieces[1:], last)))
+                return bytes(first[:tail_start])
+        return b"".join((*self._pieces, last))
+
+    def _hold(self, rest: bytes | memoryview, needed_bytes: int) -> None:
         """Keep the start of a frame. A total size wrong by itself is refused without waiting for four more bytes."""
         if SIZE_BYTES <= len(rest) < COMMAND_START:
             (size,) = _unpack_size(rest)
@@ -159,6 +188,13 @@ class FrameSplitter:
             right = f"{MIN_COMMAND_BYTES} to {size - SIZE_BYTES} fits this frame"
             self._error = FrameError(f"a command size of {command_size}", f"in a frame of total size {size}", right)
         return self._error
+
+
+def is_cut(frame: bytes) -> bool:
+    """Whether the frame's tail stands apart."""
+    size: int
+    (size,) = _unpack_size(frame)
+    return SIZE_BYTES + size > len(frame)
 
 
 def frame_type(frame: bytes) -> int:

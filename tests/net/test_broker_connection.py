@@ -137,6 +137,22 @@ def test_messages_cut_anywhere_arrive_whole() -> None:
     assert [entry[:3] for entry in consumer.journal] == [("message", 7, 0), ("end",), ("message", 7, 1), ("end",)]
 
 
+def test_large_messages_keep_their_tails_whoever_takes_them() -> None:
+    """Between small ones, other large commands and messages for a consumer that is gone."""
+    bench = ConnectionBench().ready()
+    consumer = NotingConsumer()
+    own = bench.connection.new_consumer(consumer)
+    tails = [bytes([number]) * size for number, size in enumerate((100_000, 5, 70_000, 300_000, 33_000))]
+    stream = b"".join(
+        message(own, number, tail=tail) + message(99, number, tail=tail + tail) + error(7, 0, "x" * 50_000)
+        for number, tail in enumerate(tails)
+    )
+    for at in range(0, len(stream), 256_000):
+        bench.transport.deliver(stream[at : at + 256_000])
+    assert [entry[-1] for entry in consumer.journal if entry[0] == "message"] == tails
+    assert not bench.connection._tails
+
+
 def test_messages_of_a_dropped_consumer_are_dropped() -> None:
     """Also when it goes while a run is under way."""
     bench = ConnectionBench().ready()

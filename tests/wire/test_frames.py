@@ -15,6 +15,7 @@ from proxy.wire.frames import (
     encode_command,
     encode_message,
     frame_type,
+    is_cut,
     parse_command,
     payload_start,
     type_stands_once,
@@ -51,6 +52,39 @@ def test_frames_do_not_depend_on_how_the_stream_is_cut(frames: list[bytes], at: 
     splitter = FrameSplitter(LIMIT)
     assert feed_all(splitter, cut(b"".join(frames), at)) == frames
     assert splitter._held_bytes == 0
+
+
+@given(
+    st.lists(
+        st.builds(
+            frame_of,
+            st.sampled_from([FLOW.SerializeToString(), b"\x08\x09" + bytes(6), b"\x08\x09" + bytes(120)]),
+            st.binary(max_size=300),
+        ),
+        max_size=8,
+    ),
+    st.lists(st.integers(min_value=0, max_value=2000)),
+)
+def test_tails_of_large_messages_may_stand_apart(frames: list[bytes], at: list[int]) -> None:
+    """Those of other commands and of small messages do not; each cut frame and the next tail are the frame."""
+    splitter = FrameSplitter(LIMIT, apart=True)
+    splitter._apart_bytes = 100
+    found = feed_all(splitter, cut(b"".join(frames), at))
+    are_cut = [is_cut(frame) for frame in found]
+    assert are_cut.count(True) == len(splitter.tails)
+    assert [frame + splitter.tails.popleft() if is_cut(frame) else frame for frame in found] == frames
+    for frame, apart in zip(frames, are_cut, strict=True):
+        large_tail = frame[8:10] == b"\x08\x09" and payload_start(frame) < len(frame) and len(frame) > 104
+        assert large_tail or not apart
+
+
+def test_of_a_large_message_in_few_pieces_the_tail_stands_apart() -> None:
+    """In one, and in several of which the first has the whole command."""
+    frame = frame_of(b"\x08\x09" + bytes(20), bytes(200_000))
+    for at in (0, 100, 60_000):
+        splitter = FrameSplitter(1 << 20, apart=True)
+        (found,) = feed_all(splitter, cut(frame, [at, 130_000]))
+        assert (found, list(splitter.tails)) == (frame[:30], [bytes(200_000)])
 
 
 @given(frames_strategy)

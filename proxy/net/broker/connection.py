@@ -71,7 +71,8 @@ class BrokerConnection:
         self._state = State.CONNECTING
         self.max_message_bytes = MESSAGE_BYTES_DEFAULT
         self._transport: Transport | None = None
-        self._feed = frames.FrameSplitter(settings.max_frame_bytes).feed
+        splitter = frames.FrameSplitter(settings.max_frame_bytes, apart=True)
+        self._feed, self._tails = splitter.feed, splitter.tails
         self._requests = Requests(settings.request_timeout_s)
         self._consumers = ConsumerRoutes()
         self._producers = ProducerRoutes()
@@ -196,6 +197,8 @@ class BrokerConnection:
                 if self._state is State.LOST:
                     return
                 continue
+            if not head.tail and frames.is_cut(frame):
+                head = head._replace(tail=self._tails.popleft())
             consumer_id = head.consumer_id
             message = deliver(consumer_id)
             if message is None:
