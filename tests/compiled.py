@@ -20,12 +20,14 @@ from typing import Final
 
 from hatch_build import PACKAGES, ROOT, SOURCES, VARIABLE
 from proxy.app.compiled import COMPILED
-from tests.part_results import Totals, closing_totals
+from tests.part_results import Totals, judged
 
 SEEDS: Final = 200
 DEPLOYMENTS: Final = 50
 FOLDERS: Final = ("tests/core", "tests/wire", "tests/net", "tests/fuzz")
 """Whose subjects are compiled, groups' work on subscriptions included."""
+OF_THE_CHECKOUT: Final = {"PYTEST_ADDOPTS": "", "PYTHONPYCACHEPREFIX": ""}
+"""What a runner may set for the checkout: pytest would end where it is given options twice, and bytecode would stay."""
 TOLD: Final = "from proxy.app import compiled; print(compiled.running(), compiled.__file__)"
 
 
@@ -33,13 +35,16 @@ class CompiledCopy:
     """A copy of the checkout with compiled modules beside its sources."""
 
     def __init__(self, folder: Path) -> None:
-        """Copy what git knows, and what it does not ignore."""
+        """Nothing is there yet."""
         self.folder = folder
+
+    def fill(self) -> None:
+        """Copy what git knows, and what it does not ignore."""
         listed = self._run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", cwd=ROOT)
         for name in filter(None, listed.stdout.split("\0")):
             if (ROOT / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.folder / name)
 
     def build(self) -> str:
         """Build the wheel, and unpack it here; what is wrong, or nothing."""
@@ -66,7 +71,7 @@ class CompiledCopy:
             sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--part", "fast", "-m", "not broker", *FOLDERS
         )
         print(done.stdout)
-        return closing_totals(done.stdout) or Totals(failed=1)
+        return judged(done.stdout, done.returncode)
 
     def simulate(self) -> Totals:
         """Run some seeds of the simulator."""
@@ -81,7 +86,7 @@ class CompiledCopy:
         return subprocess.run(
             command,
             cwd=cwd or self.folder,
-            env=os.environ | {"PYTHONPATH": str(self.folder)} | (environment or {}),
+            env=os.environ | OF_THE_CHECKOUT | {"PYTHONPATH": str(self.folder)} | (environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -97,6 +102,7 @@ def main() -> int:
         return 0
     with TemporaryDirectory(prefix="keyline-compiled-") as directory:
         copy = CompiledCopy(Path(directory).resolve())
+        copy.fill()
         if wrong := copy.build():
             print(f"not built: {wrong}\n{Totals(failed=1)}")
             return 1

@@ -138,7 +138,7 @@ PARTS: Final = (
     Part(
         "compiled",
         "a wheel with compiled modules: its core, wire and net pass their tests, and 200 seeds of the simulator",
-        7,
+        8,
         command=("PYTHON", "-m", "tests.compiled"),
     ),
     Part(
