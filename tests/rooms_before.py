@@ -144,7 +144,7 @@ def _fewest_up(rooms: list[str], counts: Counter[Arrow]) -> int:
     return best[-1]
 
 
-def unpack(commit: str, folder: Path, repository: Path = ROOT) -> None:
+def unpack(commit: str, folder: Path, repository: Path) -> None:
     """Write the product as it was at a commit into a folder. Raises `CalledProcessError` for an unknown commit."""
     there = _git(repository, "ls-tree", "--name-only", commit).decode().split()
     archive = _git(repository, "archive", commit, "--", *(name for name in PRODUCT if name in there))
@@ -192,7 +192,7 @@ def main() -> int:
     """Compare with the commit that is named."""
     with TemporaryDirectory() as folder:
         try:
-            unpack(sys.argv[1], Path(folder))
+            unpack(sys.argv[1], Path(folder), ROOT)
         except subprocess.CalledProcessError as error:
             return error.returncode  # git has said why
         sys.stdout.writelines(f"{line}\n" for line in compared(measured(Path(folder)), measured(ROOT)))
