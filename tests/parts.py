@@ -95,7 +95,7 @@ PARTS: Final = (
     Part(
         "security",
         "TLS, tokens, certificates, an identity provider and the broker's authorization hold through the gateway",
-        13,
+        16,
         (
             "tests/integration/test_tls.py",
             "tests/integration/test_authorization.py",
