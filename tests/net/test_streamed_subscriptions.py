@@ -39,6 +39,13 @@ def test_in_the_mode_streams_all_of_persistent_topics_are() -> None:
     assert ("non-persistent://public/default/orders", "billing") not in StreamedSubscriptions(settings)
 
 
+def test_a_subscription_without_a_cursor_has_an_owner_whatever_is_named() -> None:
+    """A lone wildcard stands for topics of all kinds."""
+    settings = GroupSettings(groups_enabled=True, groups_mode="owner", streamed_subscriptions=("* billing",))
+    assert streamed(settings, "orders")
+    assert ("non-persistent://public/default/orders", "billing") not in StreamedSubscriptions(settings)
+
+
 @pytest.mark.parametrize(
     "settings",
     [GroupSettings(streamed_subscriptions=NAMED), GroupSettings(groups_enabled=True, groups_mode="owner")],

@@ -35,6 +35,5 @@ class StreamedSubscriptions:
         """Whether replicas share the subscription of this topic and name by streams."""
         assert isinstance(key, tuple)
         topic, subscription = key
-        if self._all:
-            return bool(topic.startswith(PERSISTENT))
-        return any(pattern.matches(topic, subscription) for pattern in self._patterns)
+        named = self._all or any(pattern.matches(topic, subscription) for pattern in self._patterns)
+        return named and bool(topic.startswith(PERSISTENT))
