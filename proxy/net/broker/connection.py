@@ -180,7 +180,7 @@ class BrokerConnection:
         self._dispatch(pieces)
 
     def _dispatch(self, pieces: list[bytes]) -> None:
-        deliver = self._consumers.deliver.get
+        deliver, tails = self._consumers.deliver.get, self._tails
         touched = self._consumers.touched
         frame_type, message_type = frames.frame_type, _Type.MESSAGE
         start, end, usual = frames.COMMAND_START, frames.MIN_FRAME_BYTES, USUAL_MESSAGE_START
@@ -197,8 +197,8 @@ class BrokerConnection:
                 if self._state is State.LOST:
                     return
                 continue
-            if not head.tail and frames.is_cut(frame):
-                head = head._replace(tail=self._tails.popleft())
+            if tails and frames.is_cut(frame):
+                head = head._replace(tail=tails.popleft())
             consumer_id = head.consumer_id
             message = deliver(consumer_id)
             if message is None:
