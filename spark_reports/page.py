@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 50
 """Shown of a result; its Parquet file has all."""
-NEVER_BROKEN: Final = ("violation", "other", "message")
-"""Columns of names and ids that are to be read, and copied, in one piece."""
+NEVER_BROKEN: Final = ("violation", "other")
+"""Columns of names that are to be read, and copied, in one piece."""
 DRAWN_MAX: Final = 3
 """Subscriptions with plots: those with most messages."""
 BUSIEST: Final = ("key_gini", "messages")
