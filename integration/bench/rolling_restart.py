@@ -1,9 +1,9 @@
 """Measures how long a key has no worker while three replicas are restarted one after another.
 
-Six workers with the official client share a subscription over three replicas (`groups_mode=streams`), messages come at
-a steady rate, and each replica is stopped as an operator stops it and started again. A key's pause shows as the longest
-time that one of its messages was on its way, so it is measured as finely as messages of a key follow each other. The
-same load without a restart stands beside it.
+Six workers with the official client share a subscription over three replicas, in owner mode and by streams, messages
+come at a steady rate, and each replica is stopped as an operator stops it and started again. A key's pause shows as the
+longest time that one of its messages was on its way, so it is measured as finely as messages of a key follow each
+other. The same load without a restart stands beside it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from integration.bench.report import Row, Spread, quantile
 from integration.errors import IntegrationError
 from integration.gateway import KeylineGateway, service_url_of
 from integration.load.run import LoadRun
+from integration.replicas import Replicas
 
 if TYPE_CHECKING:
     from integration.bench.stage import Stage
@@ -32,18 +33,18 @@ TARGET_MS: Final = 1_000.0
 
 
 def measure(stage: Stage) -> list[Row]:
-    """Without a restart and with one of each replica, so often in turn."""
-    undisturbed, restarted = [], []
-    with ExitStack() as ends:
-        gateways = [_replica(stage, number) for number in range(REPLICAS)]
-        for gateway in gateways:
-            ends.callback(gateway.close)
-            gateway.start()
-        for number in range(stage.sizes.repetitions):
-            stage.wait_until_quiet()
-            undisturbed.append(measure_once(stage, gateways, f"undisturbed-{number}", restart=False))
-            restarted.append(measure_once(stage, gateways, f"restarted-{number}", restart=True))
-    return _rows(undisturbed, restarted)
+    """In both modes without a restart and with one of each replica, so often in turn."""
+    rows: list[Row] = []
+    for mode, start in (("owner", _with_owners), ("streams", _with_streams)):
+        undisturbed, restarted = [], []
+        with ExitStack() as ends:
+            gateways = start(stage, ends)
+            for number in range(stage.sizes.repetitions):
+                stage.wait_until_quiet()
+                undisturbed.append(measure_once(stage, gateways, f"{mode}-undisturbed-{number}", restart=False))
+                restarted.append(measure_once(stage, gateways, f"{mode}-restarted-{number}", restart=True))
+        rows += _rows(mode, undisturbed, restarted)
+    return rows
 
 
 def measure_once(stage: Stage, gateways: list[KeylineGateway], name: str, *, restart: bool) -> list[float]:
@@ -78,18 +79,32 @@ def measure_once(stage: Stage, gateways: list[KeylineGateway], name: str, *, res
     return waits
 
 
-def _replica(stage: Stage, number: int) -> KeylineGateway:
-    settings = {"groups_enabled": "true", "groups_mode": "streams", "replica_name": f"replica-{number}"}
-    directory = stage.directory / f"replica-{number}"
-    return KeylineGateway(stage.broker.service_url, stage.broker.admin_url, directory, settings=settings)
+def _with_owners(stage: Stage, ends: ExitStack) -> list[KeylineGateway]:
+    directory = stage.directory / "rolling-owners"
+    directory.mkdir()
+    replicas = Replicas(ends, stage.broker, directory)
+    replicas.start(REPLICAS)
+    return replicas.gateways
 
 
-def _rows(undisturbed: list[list[float]], restarted: list[list[float]]) -> list[Row]:
+def _with_streams(stage: Stage, ends: ExitStack) -> list[KeylineGateway]:
+    gateways = []
+    for number in range(REPLICAS):
+        settings = {"groups_enabled": "true", "groups_mode": "streams", "replica_name": f"replica-{number}"}
+        directory = stage.directory / f"replica-{number}"
+        gateway = KeylineGateway(stage.broker.service_url, stage.broker.admin_url, directory, settings=settings)
+        ends.callback(gateway.close)
+        gateways.append(gateway.start())
+    return gateways
+
+
+def _rows(mode: str, undisturbed: list[list[float]], restarted: list[list[float]]) -> list[Row]:
     rows = []
     for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
         without = Spread.of(quantile(waits, share) for waits in undisturbed)
         values = Spread.of(quantile(waits, share) for waits in restarted)
-        rows.append(Row("rolling-restart", f"{name} of keys, longest wait, no restart", "ms", gateway=without))
-        row = Row("rolling-restart", f"{name} of keys, longest wait, 3 of 3 replicas restarted", "ms", gateway=values)
+        what = f"{mode}: {name} of keys, longest wait"
+        rows.append(Row("rolling-restart", f"{what}, no restart", "ms", gateway=without))
+        row = Row("rolling-restart", f"{what}, 3 of 3 replicas restarted", "ms", gateway=values)
         rows.append(row.with_limit(TARGET_MS) if name == "p99" else row)
     return rows
