@@ -105,12 +105,16 @@ class Gateway:
         names = BrokerNames(client_settings.brokers, clock)
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
+        group_settings = picked(GroupSettings, config)
         owner = self._owner = (
             OwnerMode(config, loop, self._brokers, clock, limits, tls.replicas, process, turns)
-            if picked(GroupSettings, config).owned
+            if group_settings.owned
             else None
         )
-        self._groups = groups_of(config, self._brokers, clock, None if owner is None else owner.deployment)
+        streamed = StreamedSubscriptions(group_settings)
+        self._groups = (
+            groups_of(config, self._brokers, clock, None if owner is None else owner.deployment) if streamed else None
+        )
         self._background = AioBackground(loop)
         openings = Openings(clock, self._background)
         subscriptions = self._subscriptions = Subscriptions(
@@ -118,7 +122,7 @@ class Gateway:
             clock,
             picked(SubscriptionSettings, config),
             openings,
-            StreamedSubscriptions(picked(GroupSettings, config)),
+            streamed,
             secrets.randbelow(1 << 16),
         )
         if self._groups is not None:
@@ -200,7 +204,7 @@ class Gateway:
                 broker=self._broker_admin,
                 broker_writes=serving.admin_writes_to_broker,
                 metrics=self._metrics_text,
-                sockets=sockets_of(config, sessions, clock, openings, self._why_no_sockets),
+                sockets=sockets_of(config, sessions, clock, openings, self._why_no_sockets, streamed),
                 socket_origins=serving.websocket_origins,
                 tokens=self.reloadable.callers,
                 metrics_open=config.security.metrics_open,

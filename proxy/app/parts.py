@@ -17,7 +17,6 @@ from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.rivals import ProducerRivals, rivals_topic
 from proxy.net.group.groups import Groups
 from proxy.net.group.settings import GroupSettings
-from proxy.net.group.streamed import StreamedSubscriptions
 from proxy.net.group.sweep import GroupSweep
 from proxy.net.group.topics import GroupTopics
 from proxy.net.handshake import TargetPolicy
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from proxy.journal.topic import EventTopic
     from proxy.net.broker.directory import Brokers
     from proxy.net.events import Events
+    from proxy.net.group.streamed import StreamedSubscriptions
     from proxy.net.owner.deployment import Deployment
     from proxy.net.relay.identity import ProxyRole
     from proxy.net.session.sessions import Sessions
@@ -89,14 +89,9 @@ def session_settings(config: Config, proxy_role: ProxyRole | None) -> SessionSet
     )
 
 
-def groups_of(config: Config, brokers: Brokers, clock: AioClock, deployment: Deployment | None) -> Groups | None:
-    """Make this replica's member of groups, under a name that is unique per process: that of its part in `deployment`.
-
-    None where no subscription is cut into streams.
-    """
+def groups_of(config: Config, brokers: Brokers, clock: AioClock, deployment: Deployment | None) -> Groups:
+    """Make this replica's member of groups, under a name unique to the process: that of its part in `deployment`."""
     settings = picked(GroupSettings, config)
-    if not StreamedSubscriptions(settings):
-        return None
     if deployment is None:
         return Groups(new_name(config), brokers, clock, settings)
     return Groups(deployment.replica, brokers, clock, settings, deployment.post)
@@ -177,13 +172,17 @@ def event_topic_of(config: Config, events: Events, clock: AioClock) -> EventTopi
 
 
 def sockets_of(
-    config: Config, sessions: Sessions, clock: AioClock, openings: Openings, why_not: Callable[[], str | None]
+    config: Config,
+    sessions: Sessions,
+    clock: AioClock,
+    openings: Openings,
+    why_not: Callable[[], str | None],
+    streamed: StreamedSubscriptions,
 ) -> WorkerSockets | None:
     """Make the workers and listeners on WebSockets, if they are enabled."""
     if not config.serving.websocket_workers:
         return None
     ring = config.ordering.selector == "consistent_hashing"
-    streamed = StreamedSubscriptions(picked(GroupSettings, config))
 
     def slot_of(subscription: tuple[str, str], key: bytes) -> int:
         slot = consistent_slot if ring and subscription not in streamed else range_slot

@@ -45,8 +45,8 @@ _SHORT_BODY_HEAD_BYTES: Final = 2
 
 APART_BYTES: Final = 32 << 10
 """Of a MESSAGE that is larger, the tail may be cut apart: to copy it once more would cost more than all else."""
-_MESSAGE: Final = b"\x08\x09"
-"""How its command begins."""
+USUAL_MESSAGE_START: Final = b"\x08\x09"
+"""How a MESSAGE command begins wherever protobuf's fields are written in order: its type, in two bytes."""
 
 _unpack_size: Final = Struct(">I").unpack_from
 _unpack_sizes: Final = Struct(">II").unpack_from
@@ -114,7 +114,11 @@ class FrameSplitter:
             if frame_end > end:
                 needed = SIZE_BYTES + size
                 break
-            if size > apart and command_size < size - SIZE_BYTES and data.startswith(_MESSAGE, start + COMMAND_START):
+            if (
+                size > apart
+                and command_size < size - SIZE_BYTES
+                and data.startswith(USUAL_MESSAGE_START, start + COMMAND_START)
+            ):
                 tail_start = start + COMMAND_START + command_size
                 self.tails.append(data[tail_start:frame_end])
                 frames.append(data[start:tail_start])
@@ -159,8 +163,8 @@ class FrameSplitter:
     def _joined(self, last: memoryview) -> bytes:
         """The frame that was held, with its last piece."""
         first = self._pieces[0]
-        if self._needed_bytes > self._apart_bytes and first[COMMAND_START:MIN_FRAME_BYTES] == _MESSAGE:
-            tail_start = COMMAND_START + int.from_bytes(first[SIZE_BYTES:COMMAND_START], "big")
+        if self._needed_bytes > self._apart_bytes and first[COMMAND_START:MIN_FRAME_BYTES] == USUAL_MESSAGE_START:
+            tail_start = payload_start(first)
             if tail_start <= len(first) and tail_start < self._needed_bytes:
                 self.tails.append(b"".join((memoryview(first)[tail_start:], *self._pieces[1:], last)))
                 return bytes(first[:tail_start])
@@ -227,7 +231,7 @@ def type_stands_once(data: bytes, start: int, end: int) -> bool:
     return at + 1 < end and data[at + 1] < _BIT_8 and at + 2 + (data[at] & ~_BIT_8 | data[at + 1] << 7) == end
 
 
-def payload_start(frame: bytes) -> int:
+def payload_start(frame: bytes | memoryview) -> int:
     """Offset in bytes of what follows the command: the frame's length where nothing does."""
     command_size: int
     (command_size,) = _unpack_size(frame, SIZE_BYTES)

@@ -88,9 +88,6 @@ class _Wrapper(NamedTuple):
     """What the command adds to the total size."""
 
 
-USUAL_MESSAGE_START: Final = b"\x08\x09"
-"""How a MESSAGE command begins wherever protobuf's fields are written in order: its type, in two bytes."""
-
 _MAX_LAYOUTS: Final = 1_024
 """Layouts kept, about 500 bytes each: one for each consumer upstream and size of its numbers."""
 

@@ -19,7 +19,6 @@ from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient
 from tests.integration.clients import key_shared
 from tests.integration.conditions import eventually
-from tests.integration.conftest import explain
 from tests.integration.exclusive_rig import STREAMS, stream_holders
 from tests.integration.owner_rig import KEYS, REPLICAS, TAKING, WORKERS, Owned, owned_subscription
 
@@ -46,16 +45,6 @@ def shared(broker: PulsarStandalone, topic: str, directory: Path) -> Iterator[Ow
 def produce(place: Owned) -> None:
     """In batches of one key each, as streams need it."""
     place.run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S, batching=Batching.KEY_BASED)
-
-
-def finish(place: Owned, *causes: Cause) -> None:
-    """Complete, in order, at one worker for each key, and repeated for no other causes than these, or want of CPU."""
-    place.run.wait_acknowledged(MESSAGES)
-    allowed = {*causes, *place.note_standstills()}
-    result = place.run.finish()
-    assert result.ok, explain(result, *place.gateways)
-    assert result.delivered == result.acknowledged == MESSAGES, explain(result, *place.gateways)
-    assert set(result.duplicates_by_cause) <= allowed, explain(result, *place.gateways)
 
 
 def parts(gateway: KeylineGateway, topic: str, name: str = SUBSCRIPTION) -> list[dict[str, Any]]:
@@ -99,7 +88,7 @@ def test_workers_stay_at_their_replica_and_others_have_an_owner(
         for number, gateway in enumerate(gateways):
             place.run.wait_acknowledged(MESSAGES * (number + 2) // (REPLICAS + 3))
             gateway.restart()
-        finish(place)
+        place.finish()
 
 
 def waiting(asked: AdminClient, path: str) -> int:
@@ -120,7 +109,7 @@ def test_a_replica_is_killed(module_broker: PulsarStandalone, new_topic: Callabl
         killed.kill()
         eventually(lambda: len(stream_holders(module_broker, topic)) == REPLICAS - 1, "all streams at the others")
         killed.start()
-        finish(place, Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE)
+        place.finish(Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "no-longer-named"])
@@ -150,7 +139,7 @@ def test_while_replicas_differ_some_workers_wait_and_nothing_is_out_of_order(
             place.run.wait_acknowledged(MESSAGES * (number + 2) // (REPLICAS + 3))
         mode = "streams" if named else "owner"
         eventually(lambda: {item["groups_mode"] for item in parts(place.gateways[0], topic)} == {mode}, mode)
-        finish(place, Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE, Cause.CONNECTION_LOST)
+        place.finish(Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE, Cause.CONNECTION_LOST)
 
 
 def stay(gateway: KeylineGateway, topic: str) -> None:

@@ -275,7 +275,7 @@ def test_operators_see_and_send_away_a_worker(gateway: KeylineGateway, new_topic
         url = f"{gateway.admin_url}/api/v1/subscriptions/{path}/s/workers/browser/evict"
         httpx.post(url, trust_env=False, timeout=30).raise_for_status()
         assert here.closed_with() == (1012, "the consumer was closed: connect again")
-    eventually(lambda: not workers_at(gateway, topic), "nobody left")
+    eventually(lambda: not workers_at(gateway, topic), "no worker to be left")
 
 
 def test_a_gateway_that_stops_sends_its_workers_elsewhere(
@@ -330,7 +330,7 @@ def test_a_worker_that_answers_no_ping_is_given_up(
         for _ in mute(gateway, path):
             feed.until("worker_joined")
             feed.until("worker_left")
-    eventually(lambda: not workers_at(gateway, topic), "nobody left")
+    eventually(lambda: not workers_at(gateway, topic), "no worker to be left")
 
 
 UNKNOWN = "persistent://nobody/nowhere/topic"

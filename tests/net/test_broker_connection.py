@@ -137,7 +137,7 @@ def test_messages_cut_anywhere_arrive_whole() -> None:
     assert [entry[:3] for entry in consumer.journal] == [("message", 7, 0), ("end",), ("message", 7, 1), ("end",)]
 
 
-def test_large_messages_keep_their_tails_whoever_takes_them() -> None:
+def test_large_messages_keep_their_tails() -> None:
     """Between small ones, other large commands and messages for a consumer that is gone."""
     bench = ConnectionBench().ready()
     consumer = NotingConsumer()

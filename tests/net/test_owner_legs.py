@@ -213,7 +213,7 @@ def test_workers_of_streams_stay_where_they_connect(of_replica: bool) -> None:  
     rig.own((3, "c"), (4, "c"), epoch=2)
     rig.clock.advance(OWNER_S_MAX)
     rig.client.deliver(flow(1, 5))
-    assert rig.directory.workers[0].calls == [("flow", 5)], "whoever owns its bundle"
+    assert rig.directory.workers[0].calls == [("flow", 5)], "another replica owns its bundle"
     rig.subscribe(2, 4)
     assert len(rig.directory.workers) == 1
     assert len(rig.dialled.attempts) == (0 if of_replica else 1), "others have an owner"

@@ -78,7 +78,7 @@ def test_the_owners_consumer_has_all_slots_for_itself() -> None:
 
 
 def test_a_subscription_of_streams_asks_no_owner_and_consumes_nothing_whole() -> None:
-    """Whoever owns others: its group says which slots it consumes, and its end is no owner's."""
+    """Also at a replica that owns others: its group says which slots it consumes, and its end is no owner's."""
     rig = Rig()
     rig.owner.owns = False
     rig.streamed_names = {"s"}

@@ -111,7 +111,7 @@ final class SuiteOfKeys {
             await(stuck);
             team.send(producer, MESSAGES, KEYS);
             Team.until(() -> team.cameCount() >= MESSAGES / 2, "the others' keys do not go on");
-            Scene.expect(team.cameCount() <= MESSAGES, "nobody stands still");
+            Scene.expect(team.cameCount() <= MESSAGES, "no worker stands still");
             released.countDown();
             Team.until(() -> team.cameCount() >= team.sentCount(), "the rest does not come");
             return team.audit();

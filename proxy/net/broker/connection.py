@@ -31,7 +31,7 @@ from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import command_name
 from proxy.wire.errors import FrameError
-from proxy.wire.messages import USUAL_MESSAGE_START, parse_message
+from proxy.wire.messages import parse_message
 
 if TYPE_CHECKING:
     from proxy.net.broker.settings import BrokerSettings, BrokerTarget, Credentials
@@ -183,7 +183,7 @@ class BrokerConnection:
         deliver, tails = self._consumers.deliver.get, self._tails
         touched = self._consumers.touched
         frame_type, message_type = frames.frame_type, _Type.MESSAGE
-        start, end, usual = frames.COMMAND_START, frames.MIN_FRAME_BYTES, USUAL_MESSAGE_START
+        start, end, usual = frames.COMMAND_START, frames.MIN_FRAME_BYTES, frames.USUAL_MESSAGE_START
         last_id = -1
         for frame in pieces:
             try:

@@ -7,15 +7,13 @@ owner's has all slots for itself, and a stream's those of the stream.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from proxy.subscription_patterns import read_pattern
+from proxy.wire.topic_names import PERSISTENT
 
 if TYPE_CHECKING:
     from proxy.net.group.settings import GroupSettings
-
-PERSISTENT: Final = "persistent://"
-"""How topics begin whose subscriptions have a cursor that could be shared."""
 
 
 class StreamedSubscriptions:
@@ -32,7 +30,7 @@ class StreamedSubscriptions:
         return self._all or bool(self._patterns)
 
     def __contains__(self, key: object) -> bool:
-        """Whether replicas share the subscription of this topic and name by streams."""
+        """Whether replicas share the subscription of this topic and name by streams; others have no cursor to share."""
         assert isinstance(key, tuple)
         topic, subscription = key
         named = self._all or any(pattern.matches(topic, subscription) for pattern in self._patterns)

@@ -65,7 +65,7 @@ class ClientParts:
     def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
         """Pass on fresh credentials of the client's: to an owner that asks for them too, or to the broker.
 
-        Whoever did not ask begins its next connection with them.
+        The one that did not ask begins its next connection with them.
         """
         if self.elsewhere is not None and self.elsewhere.auth_response(command.response, frame):
             self.relay.renewed(command.response)

@@ -161,7 +161,7 @@ def strike(network: FaultProxy, fault: Callable[[], int], connections: int = 1) 
 def seen_or_not(line: Line, fault: Callable[[], object]) -> Callable[[], None]:
     """Do this in turn to a consumer at the broker that stands, until the gateway says that it is lost, and at any time.
 
-    One that strikes while the gateway is on its way back may be seen by nobody.
+    One that strikes while the gateway is on its way back may go unseen.
     """
     turns = itertools.cycle((True, False))
 

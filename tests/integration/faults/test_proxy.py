@@ -215,7 +215,7 @@ def test_a_refusing_proxy_lets_standing_connections_be(path: Path) -> None:
 def test_a_target_that_refuses_is_passed_on() -> None:
     """Where nothing listens behind the proxy, the client's connection is reset."""
     with socket.socket() as unused:
-        unused.bind((LOOPBACK, 0))  # kept, so that nobody else listens there
+        unused.bind((LOOPBACK, 0))  # kept, so that no other program listens there
         with FaultProxy(unused.getsockname()[1]) as proxy, pytest.raises(ConnectionResetError):
             connect_and_read(proxy.port)
 
