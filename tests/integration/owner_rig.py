@@ -160,16 +160,16 @@ class Owned:
             count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S, batching=Batching.DEFAULT, batch_messages_max=100
         )
 
-    def finish(self, *causes: Cause) -> AuditResult:
+    def finish(self, *causes: Cause, messages: int = MESSAGES) -> AuditResult:
         """All are delivered and acknowledged, in order for each key, and a key is at one worker at a time.
 
         Nothing comes again but for these causes, and for want of CPU if a replica says that it had none.
         """
-        self.run.wait_acknowledged(MESSAGES)
+        self.run.wait_acknowledged(messages)
         allowed = {*causes, *self.note_standstills()}
         result = self.run.finish()
         assert result.ok, explain(result, *self.gateways)
-        assert result.delivered == result.acknowledged == MESSAGES, explain(result, *self.gateways)
+        assert result.delivered == result.acknowledged == messages, explain(result, *self.gateways)
         assert set(result.duplicates_by_cause) <= allowed, explain(result, *self.gateways)
         return result
 

@@ -88,7 +88,7 @@ def test_workers_stay_at_their_replica_and_others_have_an_owner(
         for number, gateway in enumerate(gateways):
             place.run.wait_acknowledged(MESSAGES * (number + 2) // (REPLICAS + 3))
             gateway.restart()
-        place.finish()
+        place.finish(messages=MESSAGES)
 
 
 def waiting(asked: AdminClient, path: str) -> int:
@@ -109,7 +109,7 @@ def test_a_replica_is_killed(module_broker: PulsarStandalone, new_topic: Callabl
         killed.kill()
         eventually(lambda: len(stream_holders(module_broker, topic)) == REPLICAS - 1, "all streams at the others")
         killed.start()
-        place.finish(Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE)
+        place.finish(Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE, messages=MESSAGES)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "no-longer-named"])
@@ -139,7 +139,7 @@ def test_while_replicas_differ_some_workers_wait_and_nothing_is_out_of_order(
             place.run.wait_acknowledged(MESSAGES * (number + 2) // (REPLICAS + 3))
         mode = "streams" if named else "owner"
         eventually(lambda: {item["groups_mode"] for item in parts(place.gateways[0], topic)} == {mode}, mode)
-        place.finish(Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE, Cause.CONNECTION_LOST)
+        place.finish(Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE, Cause.CONNECTION_LOST, messages=MESSAGES)
 
 
 def stay(gateway: KeylineGateway, topic: str) -> None:
