@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.sim.machine import Event, Process
     from tests.sim.own_topics import OwnTopic
     from tests.sim.storage import Storage
+    from tests.sim.transactions import Coordinator
 
 T = pb.BaseCommand
 FRAME_BYTES_MAX = 8 << 20
@@ -155,8 +156,7 @@ class BrokerSession:
     def _ack(self, body: Any) -> bytes:
         consumer = self._consumer(body.consumer_id)
         if body.HasField("txnid_least_bits"):
-            assert self.cluster.coordinator is not None
-            return answer_ack(self.cluster.coordinator, consumer, body)
+            return answer_ack(self._coordinator(body), consumer, body)
         if consumer is None:
             if not body.HasField("request_id"):
                 return b""
@@ -214,12 +214,10 @@ class BrokerSession:
         return commands.success(body.request_id)
 
     def _end_transaction(self, body: Any) -> bytes:
-        assert self.cluster.coordinator is not None
-        return answer_end(self.cluster.coordinator, body)
+        return answer_end(self._coordinator(body), body)
 
     def _add_to_transaction(self, body: Any) -> bytes:
-        assert self.cluster.coordinator is not None
-        return answer_add(self.cluster.coordinator, body)
+        return answer_add(self._coordinator(body), body)
 
     _HANDLERS: ClassVar[dict[int, Callable[[Any, Any], bytes]]] = {
         T.LOOKUP: _lookup,
@@ -235,6 +233,12 @@ class BrokerSession:
     }
 
     # ---- within
+
+    def _coordinator(self, body: Any) -> Coordinator:
+        """Whose transaction a command names."""
+        _ = body
+        assert self.cluster.coordinator is not None
+        return self.cluster.coordinator
 
     def _redeliver(self, body: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         """Only what the consumer has: what is relayed may be for one that is no more."""

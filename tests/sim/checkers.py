@@ -225,8 +225,13 @@ class Model:
                 self._answered(connection, frames.parse_command(frame))
             elif kind == T.ACK_RESPONSE:
                 self._receipt(connection, frames.parse_command(frame).ackResponse)
-            elif kind == T.END_TXN_RESPONSE and self.claims is not None:
-                self.claims.told(frames.parse_command(frame).endTxnResponse)
+            elif kind == T.END_TXN_RESPONSE:
+                self._transaction_ended(frames.parse_command(frame).endTxnResponse)
+
+    def _transaction_ended(self, answer: pb.CommandEndTxnResponse) -> None:
+        """A worker is told so: the gateway knows."""
+        if self.claims is not None and not answer.HasField("error"):
+            self.claims.told(answer.txnid_least_bits)
 
     def _answered(self, connection: Connection, command: pb.BaseCommand) -> None:
         if command.type == T.CLOSE_CONSUMER:
@@ -302,7 +307,7 @@ class Model:
         if len(keys) > 1 and not any(number in self._excused for number in numbers):
             raise Violation(f"window: {numbers} for {seat.name} are of several keys: {sorted(keys)}")
         for key in keys:
-            there = len(self.by_key.get(key, ()))
+            there = len(self.by_key.get(key, ())) + (0 if self.claims is None else self.claims.open_in(key))
             if self.keys.window and there + len(numbers) > self.keys.window:
                 raise Violation(f"window: {key}: {numbers} for {seat.name}, of which {there} are out already")
 
@@ -330,7 +335,7 @@ class Model:
                 raise Violation(f"G4: message {number} for {seat.name} was acknowledged already")
             self.duplicates += 1
         if self.claims is not None:
-            self.claims.check(seat, number, ordered=self._ordered)
+            self.claims.check(seat, number, ordered=self._ordered and not self.unsettled)
         if not self._ordered or self.unsettled:
             return
         for other in self.by_key.get(key, ()):
@@ -391,6 +396,8 @@ class Model:
                 self.seek_asked |= kind == T.SEEK
                 self._reset_asked = True
                 self._excused_acks |= self.forgotten
+            if kind == T.END_TXN:
+                self._end_asked(command.endTxn.txnid_least_bits)
             if kind not in _ABOUT_CONSUMER:
                 continue
             about: Any = getattr(command, _ABOUT_CONSUMER[kind])
@@ -420,6 +427,8 @@ class Model:
             assert self.claims is not None
             for claimed, taken in self.claims.claim(connection, seat, body).items():
                 self._take_from(seat, claimed, taken)
+                if self.dead_letters is not None:
+                    self.dead_letters.claimed(taken)
             return
         touched: list[int] = []
         for place in body.message_id:
@@ -431,6 +440,9 @@ class Model:
 
     def _subscribes(self) -> None:
         """A worker does."""
+
+    def _end_asked(self, number: int) -> None:
+        """A transaction is to end."""
 
     def _complete(self, entry: Entry) -> bool:
         """Whether everything in it is acknowledged, to this life of the subscription or at the broker."""

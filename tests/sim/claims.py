@@ -6,10 +6,11 @@ delivered again. Held against every delivery:
 - a message that is pending at the broker in an open transaction is delivered to no worker;
 - while a worker has claimed a message in one, no other worker gets its key, whether that worker stays or not;
 - what is aborted comes before what is newer of its key, unless the gateway is not told of the end for `BLIND_S`: then
-  it may take the end for a commit.
+  it may take the end for a commit. Where a gateway asks what is pending when it takes the subscription over, and gets
+  an answer, this goes for what was acknowledged before, too.
 
-The last two not for what was claimed in an earlier life of the subscription at the gateway, or refused after all: the
-gateway does not know of it, and the broker keeps it back, or sends it late.
+The last two not for what was claimed in an earlier life of the subscription at the gateway, which a seek ends, too, or
+refused after all: the gateway does not know of it, and the broker keeps it back, or sends it late.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class _Claim:
 class Claims:
     """Of one life of the subscription at the gateway."""
 
-    def __init__(self, coordinator: Coordinator, storage: Storage, now: Callable[[], float]) -> None:
+    def __init__(self, coordinator: Coordinator, storage: Storage, now: Callable[[], float], *, in_parts: bool) -> None:
+        """`in_parts`: single messages of an entry are taken."""
+        self._in_parts = in_parts
         self._coordinator = coordinator
         self._storage = storage
         self._now = now
@@ -55,6 +58,10 @@ class Claims:
         self._by_key: dict[str, set[int]] = {}
         self._late: set[int] = set()
         """Messages that an abort gave back of which this life did not know that they were in a transaction."""
+        self._refused: set[int] = set()
+        """Messages of which the gateway refused it in this life, or a broker did: one may have them pending."""
+        self.asks: Callable[[], bool] = bool
+        """Whether this life of the subscription has waited until nothing was pending that it does not know."""
         self.keys: set[str] = set()
         """Those of which something was claimed in this life."""
         self.total = 0
@@ -67,12 +74,13 @@ class Claims:
         self._of.clear()
         self._by_key.clear()
         self._late.clear()
+        self._refused.clear()
         self.keys.clear()
 
     def claim(self, connection: Connection, seat: Seat, body: pb.CommandAck) -> dict[tuple[int, int], set[int]]:
         """A worker acknowledged deliveries in a transaction; returns which messages of each it holds no more.
 
-        All or none: where it does not hold one of them, the gateway refuses.
+        All or none: where it does not hold one of them, or an entry goes whole only, the gateway refuses.
         """
         transaction = self._coordinator.find(body.txnid_least_bits)
         assert transaction is not None
@@ -82,6 +90,8 @@ class Claims:
             numbers, left = seat.held.get(key, []), bits_of(place.ack_set)
             named = {number for index, number in enumerate(numbers) if not left >> index & 1}
             if not named - {-1} or (-1 in named and (left or self._is_opaque(named))):
+                return {}
+            if not (self._in_parts or self._is_whole(named)):
                 return {}
             taken[key] = named - {-1}
         for number in [number for numbers in taken.values() for number in numbers]:
@@ -97,6 +107,7 @@ class Claims:
             if claim.connection is connection and claim.request_id == request_id:
                 claim.answered = True
                 if refused:
+                    self._refused.add(number)
                     self._drop(number)
 
     def left(self, seat: Seat) -> None:
@@ -105,10 +116,10 @@ class Claims:
             if claim.seat is seat and not claim.answered:
                 claim.seat = None
 
-    def told(self, answer: pb.CommandEndTxnResponse) -> None:
-        """The answer that tells a transaction's end passes the gateway."""
-        transaction = self._coordinator.find(answer.txnid_least_bits)
-        if transaction is not None and not answer.HasField("error"):
+    def told(self, number: int) -> None:
+        """The gateway hears of a transaction's end."""
+        transaction = self._coordinator.find(number)
+        if transaction is not None:
             transaction.told = True
 
     def committed(self, numbers: Iterable[int]) -> None:
@@ -119,6 +130,11 @@ class Claims:
     def given_back(self, entry: Entry, bits: int) -> None:
         """The broker noticed an abort: it will send these again."""
         self._late.update(number for number in entry.numbers_in(bits) if number not in self._of)
+
+    def open_in(self, key: str) -> int:
+        """How many messages of the key are in open transactions, as the gateway must know."""
+        claims = (self._of[number] for number in self._by_key.get(key, ()))
+        return sum(claim.seat is not None and claim.transaction.ended_at is None for claim in claims)
 
     # ---- checks
 
@@ -137,7 +153,8 @@ class Claims:
         """Whether a newer message of its key may go to this worker before it."""
         claim = self._of.get(number)
         if claim is None:
-            return number in self._late or self._storage.is_pending(number)
+            unknown = number in self._refused or not self.asks()
+            return unknown and (number in self._late or self._storage.is_pending(number))
         transaction = claim.transaction
         if transaction.ended_at is None or not transaction.told:
             blind = transaction.ended_at is not None and self._now() >= transaction.ended_at + BLIND_S
@@ -147,6 +164,10 @@ class Claims:
     def _is_opaque(self, numbers: set[int]) -> bool:
         """Whether they are of a batch that the gateway takes whole only: nothing of it may be acknowledged before."""
         return self._storage.messages[max(numbers)].entry.opaque
+
+    def _is_whole(self, numbers: set[int]) -> bool:
+        """Whether they are all messages of an entry."""
+        return numbers == set(self._storage.messages[max(numbers)].entry.numbers)
 
     def _key(self, number: int) -> str:
         return self._storage.messages[number].key

@@ -82,6 +82,11 @@ class DeadLetters(OwnTopic):
         self._given_back.update(left)
         self._over.update(n for n in left if n in self._fit and self._given_back[n] >= self._attempts_max)
 
+    def claimed(self, numbers: Iterable[int]) -> None:
+        """A worker has acknowledged these in a transaction: an abort is an attempt more, and never the last one."""
+        self._came_back.update(numbers)
+        self._fit.difference_update(numbers)
+
     def left_behind(self, deliveries: Iterable[Iterable[int]]) -> None:
         """A worker has gone that had all these, in the order in which it got them."""
         keys: set[str] = set()

@@ -167,10 +167,13 @@ class Storage:
         return [number for entry, bits in lost for place, number in enumerate(entry.numbers) if bits >> place & 1]
 
     def move_cursor(self, index: int) -> None:
-        """As a seek: what stands before entry number `index` counts as acknowledged, all else does not."""
+        """As a seek: what stands before entry number `index` counts as acknowledged, all else does not.
+
+        What is pending in transactions stays so, and is not sent before their end.
+        """
         for place, entry in enumerate(self.entries):
             entry.unacked = 0 if place < index else entry.whole
-            entry.redeliveries = 0
+            entry.redeliveries = entry.committed = 0
         self.unconfirmed.clear()
         self._open_from = 0
 

@@ -51,6 +51,10 @@ FAULTS = (
 )
 IN_TRANSACTIONS = 0.4
 """Of the worlds that may have them, how many have transactions."""
+BESIDE = 0.6
+"""Of these, of those where the cursor is moved or messages are given up."""
+WHOLE_ONLY = 0.4
+"""Of those that forward no acks of single messages, in how many transactions come without such, too."""
 KILLS = ("gateway_kill", "broker_kill")
 DEAD_LETTER_AFTER = (0, 0, 0, 0, 0, 1, 2, 3)
 POISONED_ONE_IN = (3, 10, 30)
@@ -142,14 +146,14 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
 
 
 def _with_transactions(swarm: Swarm, dice: random.Random) -> Swarm:
-    """In some worlds, but for those where the cursor is moved, and those with dead letters.
-
-    They are most at risk where what knows of them is killed.
-    """
-    if dice.random() >= IN_TRANSACTIONS or "seek" in swarm.faults or swarm.settings.dead_letter_after:
+    """In some worlds; they are most at risk where what knows of them is killed."""
+    later = random.Random(f"{swarm.seed}/beside")  # noqa: S311 - as above
+    beside = "seek" in swarm.faults or swarm.settings.dead_letter_after
+    if dice.random() >= IN_TRANSACTIONS or (beside and later.random() >= BESIDE):
         return swarm
     kills = tuple(kill for kill in KILLS if kill not in swarm.faults and dice.random() < 0.5)
-    settings = replace(swarm.settings, upstream_batch_index_ack=True)
+    with_indexes = swarm.settings.upstream_batch_index_ack or later.random() >= WHOLE_ONLY
+    settings = replace(swarm.settings, upstream_batch_index_ack=with_indexes)
     return replace(swarm, transactions=True, faults=(*swarm.faults, *kills), settings=settings)
 
 

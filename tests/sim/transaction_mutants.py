@@ -139,6 +139,12 @@ MUTANTS: Final = (
         tests=OF_CORE,
     ),
     Mutant(
+        "transactions: some of a batch is taken though acks of single messages are not forwarded",
+        TRANSACTIONAL,
+        "        if not in_parts and (bits_by_key[key] != whole or part.indexes is not None):\n",
+        "        if not in_parts and not whole:\n",
+    ),
+    Mutant(
         "memory: pieces of a batch that are acknowledged count as held",
         "proxy/core/acknowledgement.py",
         "        batch.bytes_held -= PART_BYTES\n        outstanding.bytes_held -= PART_BYTES\n",

@@ -36,6 +36,8 @@ class TransactionalWorker(Worker):
         self._open: Transaction | None = None
         self._waiting: dict[int, Transaction] = {}
         """Requests that the broker has not answered."""
+        self._named: dict[int, list[Delivery]] = {}
+        """What each of them is about."""
         self._latest: dict[tuple[int, int], Delivery] = {}
         """By message id, what was to be acknowledged last."""
         super().__init__(*arguments)
@@ -45,6 +47,7 @@ class TransactionalWorker(Worker):
         if self._open in self._waiting.values():
             self._open = None
         self._waiting.clear()
+        self._named.clear()
         super().closed(reason)
 
     def _plan_acks(self, deliveries: list[Delivery], think_s: float) -> None:
@@ -57,7 +60,9 @@ class TransactionalWorker(Worker):
         if len(first.numbers) > 1 and not first.opaque and self._dice.random() < IN_PART:
             bits = self._dice.randint(1, whole - 1)
             wanted = [(first, bits)]
-            self._later(think_s * self._dice.random() * 2, partial(self._ack, first, whole & ~bits))
+            again = self._coordinator.gives_rest_back()
+            rest = partial(self._nack, first) if again else partial(self._ack, first, whole & ~bits)
+            self._later(think_s * self._dice.random() * 2, rest)
         self._later(think_s, partial(self._ack_in_transaction, wanted))
 
     def _ack_in_transaction(self, wanted: list[tuple[Delivery, int]]) -> None:
@@ -78,6 +83,7 @@ class TransactionalWorker(Worker):
             places.append((delivery.ledger, delivery.entry, count, [left] if left else []))
         request_id = self._new_request()
         self._waiting[request_id] = transaction
+        self._named[request_id] = [delivery for delivery, _ in wanted]
         self._send(ack_frame(self._consumer_id, transaction, places, request_id))
 
     def _transaction(self) -> Transaction:
@@ -103,11 +109,18 @@ class TransactionalWorker(Worker):
         else:
             self._coordinator.end(transaction, committed=committed)
 
+    def _not_allowed(self, deliveries: list[Delivery]) -> None:
+        """These are not taken in any transaction; the worker has them still, and wants them again."""
+        for delivery in deliveries:
+            self._nack(delivery)
+
     def _command(self, command: BaseCommand) -> None:
         if command.type == T.ACK_RESPONSE:
             transaction = self._waiting.pop(command.ackResponse.request_id, None)
+            named = self._named.pop(command.ackResponse.request_id, [])
             if transaction is not None and command.ackResponse.HasField("error"):
                 transaction.failed = True
+                self._not_allowed(named if command.ackResponse.error == pb.NotAllowedError else [])
         elif command.type == T.END_TXN_RESPONSE:
             self.unanswered.discard(command.endTxnResponse.request_id)
         super()._command(command)

@@ -1,9 +1,10 @@
 """Transactions at the made-up brokers. What a gateway owes to what is acknowledged in them is in `claims`.
 
-A coordinator keeps what is open, and ends what is open for too long. Its brokers do not send what is pending in a
-transaction, and forget neither that nor a commit, which both are in a log of their own. What is acknowledged after a
-transaction's end is pending until a broker notices, by the end of another one. An abort makes an entry be sent once
-more, also to who has the rest of it. An end may pass the gateway or not.
+A coordinator has the transactions of one topic's workers. It keeps what is open, and ends what is so for too long. Its
+brokers do not send what is pending in a transaction, and forget neither that nor a commit, which both are in a log of
+their own; a seek changes neither. What is acknowledged after a transaction's end is pending until a broker notices, by
+the end of another one. An abort makes an entry be sent once more, also to who has the rest of it. An end may pass the
+gateway or not.
 
 Source: `PendingAckHandleImpl`, `AbstractBaseDispatcher.filterEntriesForConsumer`.
 """
@@ -36,7 +37,8 @@ NOTICED_S = 3.0
 class Transaction:
     """One of them."""
 
-    number: int
+    ids: tuple[int, int]
+    """As on the wire: the coordinator's, and its own."""
     pending: dict[tuple[int, int], int] = field(default_factory=dict)
     """Place of an entry to the bits of the messages that the broker has in it."""
     ended_at: float | None = None
@@ -47,16 +49,20 @@ class Transaction:
 
 
 class Coordinator:
-    """Of one world; what it knows outlives every broker."""
+    """What it knows outlives every broker."""
 
-    def __init__(self, process: Process, storage: Storage, dice: random.Random) -> None:
-        """`process` is its clock."""
+    def __init__(self, process: Process, storage: Storage, dice: random.Random, number: int = 0) -> None:
+        """`process` is its clock; `number` is its own among all coordinators."""
+        self.number = number
         self._process = process
         self._storage = storage
         self._dice = dice
         self._transactions: dict[int, Transaction] = {}
         self.over = False
         """Whether no more are begun."""
+        self.gives_rest_back: Callable[[], bool] = bool
+        """Whether a worker that acknowledges some of a batch in a transaction wants the rest again; it acknowledges it
+        otherwise."""
         self.on_committed: Callable[[list[int]], object] = list
         """Called with messages before the broker has them as acknowledged."""
         self.on_given_back: Callable[[Entry, int], object] = lambda _entry, _bits: None
@@ -64,8 +70,8 @@ class Coordinator:
 
     def begin(self) -> Transaction:
         """One more, which times out."""
-        transaction = Transaction(len(self._transactions) + 1)
-        self._transactions[transaction.number] = transaction
+        number = len(self._transactions) + 1
+        transaction = self._transactions[number] = Transaction((self.number, number))
         self._process.call_later(TIMEOUT_S, lambda: self.end(transaction, committed=False))
         return transaction
 
@@ -86,6 +92,18 @@ class Coordinator:
             entry = self._storage.by_place[place]
             self.on_committed(entry.numbers_in(bits))
             self._storage.commit(entry, bits)
+
+    @property
+    def with_pending(self) -> int:
+        """How many transactions have something pending, ended or not."""
+        return sum(bool(transaction.pending) for transaction in self._transactions.values())
+
+    def forget(self) -> None:
+        """The subscription is deleted, and with it all that is pending."""
+        for transaction in self._transactions.values():
+            for place in transaction.pending:
+                self._storage.by_place[place].pending = 0
+            transaction.pending.clear()
 
     def close(self) -> None:
         """Begin no more, and end those that are open."""
@@ -179,7 +197,8 @@ def answer_add(coordinator: Coordinator, body: pb.CommandAddSubscriptionToTxn) -
 
 def end_frame(transaction: Transaction, request_id: int, *, committed: bool) -> bytes:
     """An END_TXN."""
-    body = pb.CommandEndTxn(request_id=request_id, txnid_most_bits=0, txnid_least_bits=transaction.number)
+    body = pb.CommandEndTxn(request_id=request_id)
+    body.txnid_most_bits, body.txnid_least_bits = transaction.ids
     body.txn_action = pb.COMMIT if committed else pb.ABORT
     return frames.encode_command(pb.BaseCommand(type=T.END_TXN, endTxn=body))
 
@@ -188,4 +207,4 @@ def ack_frame(
     consumer_id: int, transaction: Transaction, places: Iterable[tuple[int, int, int, list[int]]], request_id: int
 ) -> bytes:
     """An acknowledgement in a transaction; places as for `commands.ack_in_transaction`."""
-    return commands.ack_in_transaction(consumer_id, (0, transaction.number), places, request_id)
+    return commands.ack_in_transaction(consumer_id, transaction.ids, places, request_id)

@@ -44,6 +44,8 @@ HEAL_STEP_S = 5.0
 WAKE_UPS_LOOKED_AT = 0.15
 NUMBERS_LOOKED_AT = 0.05
 """Of the gateway's turns: a look costs more than the turn."""
+GIVEN_BACK = 0.5
+"""Where messages are given up: of batches of which a transaction has some, how often a worker wants the rest again."""
 PART_S = 150.0
 """And to have forgotten everything after the workers left."""
 
@@ -153,9 +155,13 @@ class World:
     def _start_coordinator(self) -> Coordinator:
         coordinator = Coordinator(self._process("coordinator"), self.storage, self.swarm.dice("coordinator"))
         self.cluster.coordinator = coordinator
-        self.model.claims = Claims(coordinator, self.storage, lambda: self.schedule.now_s)
+        in_parts = self.swarm.settings.upstream_batch_index_ack
+        self.model.claims = Claims(coordinator, self.storage, lambda: self.schedule.now_s, in_parts=in_parts)
         coordinator.on_committed = self.model.committed
         coordinator.on_given_back = self._given_back
+        if self.model.dead_letters is not None:
+            dice = self.swarm.dice("rest")
+            coordinator.gives_rest_back = lambda: dice.random() < GIVEN_BACK
         return coordinator
 
     def _given_back(self, entry: Entry, bits: int) -> None:

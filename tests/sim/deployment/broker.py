@@ -20,6 +20,7 @@ from tests.sim.worker import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from tests.sim.machine import Process
+    from tests.sim.transactions import Coordinator
 
 T = pb.BaseCommand
 LIVENESS_S = 5.0
@@ -188,6 +189,8 @@ class DeploymentSession(BrokerSession):
             return commands.error(body.request_id, pb.MetadataError, "Unconnected or shared consumer")
         self._leave(occupant)  # without a word
         cluster.storage.move_cursor(0)
+        if cluster.coordinator is not None:
+            cluster.coordinator.forget()
         cluster.deleted = True
         cluster.on_seek()
         self.broker.close_consumers(cluster)
@@ -212,6 +215,10 @@ class DeploymentSession(BrokerSession):
     }
 
     # ---- within
+
+    def _coordinator(self, body: Any) -> Coordinator:
+        coordinators = (cluster.coordinator for cluster in self.broker.clusters.values())
+        return next(each for each in coordinators if each is not None and each.number == body.txnid_most_bits)
 
     def _asked_where(self, consumer_id: int, *, told: bool) -> None:
         consumer = self._consumers.get(consumer_id)

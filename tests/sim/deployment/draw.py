@@ -49,6 +49,10 @@ SLOW = Temper(think_s=0.4)
 SLOW_SHARE = 0.7
 NACK_CHANCE = 0.05
 RARE = 0.2
+TRANSACTIONS_SHARE = 0.5
+"""Of the seeds in which more than what is planned happens, and nothing that they are not simulated beside."""
+LOST_OWNER = ("replica_kill", "replica_pause")
+"""What transactions are most at risk from."""
 KINDS = ("single", "keyless", "key_batch", "mixed_batch", "mixed_batch")
 
 
@@ -78,6 +82,8 @@ class DeploymentSwarm:
     """Workers delete subscriptions."""
     anywhere: bool
     """Operators give their orders to any replica."""
+    transactions: bool
+    """Workers acknowledge inside transactions."""
     sticky: bool
     """Workers name the ranges of hashes that they want."""
     tempers: tuple[Temper, ...]
@@ -107,6 +113,9 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
     deletes = not (orderly or calm or park_after) and _apart(seed, "deletes").random() < DELETES_SHARE
     sticky = not (orderly or calm) and _apart(seed, "sticky").random() < RARE
     migrating = not (park_after or seeks or deletes or sticky) and _apart(seed, "beside").random() < RARE
+    transactions = not (orderly or calm or park_after or migrating) and (
+        _apart(seed, "transactions").random() < TRANSACTIONS_SHARE
+    )
     orders = _orders(seed, orderly=orderly, calm=calm)
     return DeploymentSwarm(
         seed=str(seed),
@@ -124,10 +133,12 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         + orders
         + (TAKE_OUT if park_after else ())
         + (("seek",) if seeks else ())
-        + (("unsubscribe",) if deletes else ()),
+        + (("unsubscribe",) if deletes else ())
+        + (LOST_OWNER if transactions else ()),
         fault_weight=dice.choice((0.5, 1.0, 3.0)),
         migrating=migrating,
         deletes=deletes,
+        transactions=transactions,
         anywhere=bool(orders) and _apart(seed, "anywhere").random() < ANYWHERE_SHARE,
         sticky=sticky,
         workers_max=_apart(seed, "few").choice((1, 2, 5)) if calm else dice.choice((2, 3, 5)),

@@ -7,7 +7,8 @@ with replicas that lead workers there. So G1 to G5 hold for each owner as for a 
 - when another has delivered, the one before never does again;
 - where everything goes as planned, the next owner has no excuse: what workers hold or have acknowledged stays so;
 - what a replica passes on to its workers is not old: the broker has it for unacknowledged still;
-- what is parked is delivered, or deleted by order, and nothing else becomes of it (`lot`).
+- what is parked is delivered, or deleted by order, and nothing else becomes of it (`lot`);
+- an owner that has asked what is in open transactions lets nothing overtake it, whoever it was acknowledged to.
 """
 
 from __future__ import annotations
@@ -99,6 +100,24 @@ class OwnersModel(Model):
         """As the base says."""
         self._reading = end
         super().arrives(end, data)
+
+    def _end_asked(self, number: int) -> None:
+        """Another replica's word that it was done, unless a client asks for it."""
+        end = self._reading
+        if self.claims is not None and end is not None and self.world.are_replicas(end) and self._is_owner(end):
+            self.claims.told(number)
+
+    def _transaction_ended(self, answer: pb.CommandEndTxnResponse) -> None:
+        if self._writing is not None and self._is_owner(self._writing):  # else the owner hears of it later
+            super()._transaction_ended(answer)
+
+    def _is_owner(self, end: End) -> bool:
+        return self.owned_by(self.world.replica_of(end))
+
+    @property
+    def knows_transactions(self) -> bool:
+        """Whether the owner that delivered last has waited until nothing was open that it does not know."""
+        return self._life is not None and not self._life.state.counters.takeovers_at_risk
 
     def _subscribes(self) -> None:
         self.topic.deletion.subscribes()

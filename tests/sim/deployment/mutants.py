@@ -326,6 +326,12 @@ MUTANTS = (
         "tests/net/test_owner_leg_looks.py",
     ),
     _mutant(
+        "a new owner does not ask for transactions that are open",
+        "proxy/net/subscription/takeover.py",
+        "        if asks is None or not wait_s:\n",
+        "        if asks is None or wait_s:\n",
+    ),
+    _mutant(
         "an owner goes on after a seek as if nothing had happened",
         "proxy/net/subscription/requests.py",
         "        state.acks.fail_receipts(ended_meanwhile())\n"

@@ -20,10 +20,12 @@ from tests.sim.deployment.judge import Edges, OwnersModel
 from tests.sim.deployment.lot import Lot
 from tests.sim.deployment.orders import Operators, Standing
 from tests.sim.deployment.replica import Replica, address_of
+from tests.sim.deployment.transactions import OpenTransactions, let_ask
 from tests.sim.gateway import WakeUps
 from tests.sim.machine import Process, Schedule
 from tests.sim.network import Listener, Network
 from tests.sim.storage import Producer, Storage
+from tests.sim.transactional_worker import TransactionalWorker
 from tests.sim.worker import GOOD, SUBSCRIPTION, Worker, key_shared
 
 if TYPE_CHECKING:
@@ -83,6 +85,10 @@ class DeploymentOutcome:
     """How often a worker deleted its subscription."""
     not_moved: int
     """Messages that the broker gave to workers of its own."""
+    claimed: int
+    """Messages that were acknowledged in transactions."""
+    found_open: int
+    """How often an owner that took over was told that some are open."""
 
 
 class Topic:
@@ -117,6 +123,9 @@ class Topic:
         self.cluster.on_seek = self.model.cursor_moved
         self.cluster.on_let_in = self.deletion.made_again
         self.cluster.behind = lambda: bool(self.model.forgotten)
+        self.transactions: OpenTransactions | None = None
+        if swarm.transactions:
+            self.transactions = OpenTransactions(world, self, number, world.new_process("coordinator"))
         self.published_s: list[float] = []
         """When each message was, by its number."""
         self.seen: list[tuple[int, int, list[int]]] = []
@@ -164,7 +173,7 @@ class Deployment:
         self.longest_wait_s = 0.0
         self._processes = 0
         self.network = Network(self.schedule, swarm.weather, swarm.dice("network"), Edges(self))
-        self.hand = self._process("hand")
+        self.hand = self.new_process("hand")
         """What ends faults."""
         made = [Topic(self, number) for number in range(swarm.topics)]
         self.topics = {topic.name: topic for topic in made}
@@ -202,13 +211,14 @@ class Deployment:
         """What a worker consumes; None for any other process."""
         return self._topic_of_worker.get(process)
 
-    def _process(self, name: str) -> Process:
+    def new_process(self, name: str) -> Process:
+        """One more."""
         self._processes += 1
         return Process(self.schedule, self._processes, name)
 
     def start_broker(self, own_topics: dict[str, OwnTopic]) -> DeploymentBroker:
         """Another process of the broker; what is stored is there."""
-        process = self._process("broker")
+        process = self.new_process("broker")
         clusters = {topic.name: topic.cluster for topic in self.topics.values()}
         self.broker = DeploymentBroker(process, BROKER, clusters, own_topics)
         self.network.listeners[BROKER] = Listener(process, self.broker.accept)
@@ -216,9 +226,11 @@ class Deployment:
 
     def start_replica(self, name: str) -> Replica:
         """One life of it."""
-        process = self._process(name)
+        process = self.new_process(name)
         replica = Replica(process, self.network, BROKER, self.swarm, self.swarm.dice(f"replica/{process.number}"))
         self.replicas[name] = self._by_process[process] = replica
+        if self.swarm.transactions:
+            let_ask(self, replica)
         replica.take_order = lambda number: self.operators.anywhere.answer(replica, number)
         process.after_turn = lambda: self._look(replica)
         return replica
@@ -244,7 +256,7 @@ class Deployment:
             meta.keySharedMode = pb.STICKY
             meta.hashRanges.add(start=place * SLOTS // count, end=(place + 1) * SLOTS // count - 1)
         temper = dice.choice(self.swarm.tempers)
-        process = self._process(f"{name}.{self._processes}")
+        process = self.new_process(f"{name}.{self._processes}")
         ids = self.swarm.dice(f"ids/{process.number}")
         subscribe.consumer_id, request_id = ids.choice(CONSUMER_IDS), ids.choice(REQUEST_IDS)
         # A worker that is well is not cut off for its ids: it might come back to the one replica that has a fault.
@@ -255,9 +267,10 @@ class Deployment:
         moved = sum(worker.moved for worker in topic.live)
         if self.swarm.migrating and len(topic.live) < 2 * moved:
             addresses = [BROKER]
-        topic.workers.append(
-            Worker(process, self.network, worker_dice, temper, subscribe, topic.seen, topic.model.meant, addresses)
-        )
+        parts = process, self.network, worker_dice, temper, subscribe, topic.seen, topic.model.meant, addresses
+        transactions = topic.transactions
+        worker = Worker(*parts) if transactions is None else TransactionalWorker(transactions.coordinator, *parts)
+        topic.workers.append(worker)
 
     # ---- the phases
 
@@ -290,27 +303,22 @@ class Deployment:
             self.operators.anywhere.passed_on,
             sum(topic.deletion.done for topic in self.topics.values()),
             self.not_moved,
+            sum(transactions.claims.total for transactions in self._transactions()),
+            sum(transactions.found_open for transactions in self._transactions()),
         )
+
+    def _transactions(self) -> list[OpenTransactions]:
+        return [topic.transactions for topic in self.topics.values() if topic.transactions is not None]
 
     def heal(self, actions: DeploymentActions) -> None:
         """No more faults: every message must be acknowledged, by whoever is there."""
         actions.undo_all()
         self.network.weather = Weather(0.0005, 0.0, 1 << 20, 1 << 18)
+        for transactions in self._transactions():
+            transactions.coordinator.close()
         dice = self.swarm.dice("heal")
         for topic in self.topics.values():
-            topic.cluster.manners = GOOD_MANNERS
-            for worker in topic.workers:
-                worker.process.run(worker.read_again)
-            for worker in topic.live:
-                if worker.temper is not GOOD:  # what it is stuck with it gives back when it is gone
-                    self.network.kill(worker.process)
-            if self.swarm.sticky:  # so that their ranges leave nothing out
-                for worker in topic.live:
-                    self.network.kill(worker.process)
-                topic.workers.clear()
-            while len(topic.live) < (self.swarm.workers_max if self.swarm.sticky else 2):
-                self.start_worker(topic, dice)
-                topic.workers[-1].temper = GOOD
+            self._heal_workers(topic, dice)
         end_s = self.schedule.now_s + HEAL_S
         while self.schedule.now_s < end_s:
             self.advance(HEAL_STEP_S)
@@ -321,6 +329,21 @@ class Deployment:
         else:
             raise Violation(f"liveness: {self._left()} did not get through in {HEAL_S:g} s")
         self.advance(HEAL_STEP_S)
+
+    def _heal_workers(self, topic: Topic, dice: random.Random) -> None:
+        topic.cluster.manners = GOOD_MANNERS
+        for worker in topic.workers:
+            worker.process.run(worker.read_again)
+        for worker in topic.live:
+            if worker.temper is not GOOD:  # what it is stuck with it gives back when it is gone
+                self.network.kill(worker.process)
+        if self.swarm.sticky:  # so that their ranges leave nothing out
+            for worker in topic.live:
+                self.network.kill(worker.process)
+            topic.workers.clear()
+        while len(topic.live) < (self.swarm.workers_max if self.swarm.sticky else 2):
+            self.start_worker(topic, dice)
+            topic.workers[-1].temper = GOOD
 
     def _all_joined(self) -> None:
         """Workers of the broker's own do what there is to do; those that have moved must have a part in it, too."""
