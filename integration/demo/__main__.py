@@ -174,19 +174,21 @@ class Performance:
         self._source = ClusterSource(cluster, TOPIC, KEYS)
 
     def play(self, seconds: float | None) -> None:
-        """Play until the time is over or Ctrl-C."""
+        """Play until the time is over, and at least a whole round, or until Ctrl-C."""
         shared = self._cluster.shared
         period_s = story.period_s(seconds, shared=shared)
-        steps = story.steps(shared=shared)
+        steps, left_of_round = story.steps(shared=shared), story.steps_count(shared=shared)
         began = next_step = time.monotonic()
         next_step += period_s
         try:
-            while seconds is None or time.monotonic() - began < seconds:
+            while seconds is None or left_of_round > 0 or time.monotonic() - began < seconds:
                 if time.monotonic() >= next_step:
                     step = next(steps)
                     self._display.say(step.words.format(owner=replica_name(self._cluster.owner)))
                     step.act(self._run, self._cluster)
-                    next_step += period_s
+                    left_of_round -= 1
+                    # On a busy machine steps are late, and are to be seen one by one nevertheless.
+                    next_step = max(next_step + period_s, time.monotonic() + period_s / 2)
                 self._look()
                 time.sleep(LOOK_INTERVAL_S)
         except KeyboardInterrupt:

@@ -114,7 +114,12 @@ def period_s(seconds: float | None, *, shared: bool) -> float:
     """Return the time between steps, such that a short demo still shows a whole round."""
     if seconds is None:
         return PERIOD_S_MAX
-    return min(PERIOD_S_MAX, seconds / (len(_round(shared=shared)) + 1))
+    return min(PERIOD_S_MAX, seconds / (steps_count(shared=shared) + 1))
+
+
+def steps_count(*, shared: bool) -> int:
+    """Return how many steps a round has."""
+    return len(_round(shared=shared))
 
 
 def _round(*, shared: bool) -> tuple[Step, ...]:
