@@ -31,7 +31,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
         yield standalone
 
 
-def ask(broker: PulsarStandalone, path: str, timeout_s: float = 10.0) -> httpx.Response:
+def ask(broker: PulsarStandalone, path: str, timeout_s: float = 60.0) -> httpx.Response:
     """The admin API's answer."""
     return httpx.get(f"{broker.admin_url}{path}", timeout=timeout_s, trust_env=False)
 
