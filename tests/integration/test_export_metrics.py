@@ -35,7 +35,8 @@ from tests.integration.test_journal import (
 
 JOBS = {"keyline": {}, "also": {"replica": "gw"}}
 """Scraped twice, as by a Prometheus with a job too many."""
-MESSAGES = 3_000
+BEFORE = 1_000
+"""Messages that are done before a worker joins; more come until all has happened, however long it takes."""
 SAME = ("acked", "dispatch_ms", "ack_ms", "hand_overs", "hand_over_ms", "redelivered", "redelivered_share")
 COUNTED = "keyline_subscription_acked_messages_total"
 
@@ -93,14 +94,15 @@ def test_what_prometheus_scraped_tells_the_same(
         keep(gateway.admin_url, tmp_path / "scrapes" / "gw")
         eventually(lambda: any(root.glob("metrics/*/*/*/*.parquet")), "a snapshot before anything happens")
         run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
-        producer = run.produce(count=MESSAGES, keys=KEYS, rate_per_s=1_000.0)
-        run.wait_acknowledged(MESSAGES // 3)
+        producer = run.produce(keys=KEYS, rate_per_s=1_000.0)
+        run.wait_acknowledged(BEFORE)
         join_beside_a_frozen_one(run, gateway, "w4", "w1")
         freeze(run, gateway, "w2")
         run.kill_worker("w2")
-        run.wait_acknowledged(MESSAGES)
-        del producer
-        eventually(lambda: all_saw(scraping, root, MESSAGES), "all of it in the scrapes and the journal")
+        producer.stop()
+        messages = producer.record().confirmed_count
+        run.wait_acknowledged(messages)
+        eventually(lambda: all_saw(scraping, root, messages), "all of it in the scrapes and the journal")
         keep(gateway.admin_url, tmp_path / "scrapes" / "gw")
         until = datetime.now(UTC) + timedelta(seconds=1)
         eventually(lambda: scraped_until(scraping, until), "a scrape after the time that is reported on")
@@ -118,7 +120,7 @@ def test_what_prometheus_scraped_tells_the_same(
     assert exported(tmp_path / "scrapes", "--out", tmp_path / "kept")[0] == 0
     assert gateway.stop() == 0
     own = service(spark, root, tmp_path / "own", until)
-    assert (own["acked"], own["hand_overs"] > 0, own["redelivered"] > 0) == (MESSAGES, True, True)
+    assert (own["acked"], own["hand_overs"] > 0, own["redelivered"] > 0) == (messages, True, True)
     for name in ("exported", "kept"):
         found = service(spark, tmp_path / name, tmp_path / f"report-{name}", until)
         assert {column: found[column] for column in SAME} == pytest.approx({column: own[column] for column in SAME})
