@@ -17,7 +17,7 @@ from integration.load.lives import Cause, Interruption
 from integration.load.options import ProducerOptions, WorkerOptions
 from integration.load.producer import ProducerProcess, ProducerThread
 from integration.load.progress import Progress
-from integration.load.waits import longest_waits
+from integration.load.waits import longest_waits, ways
 from integration.load.workers import WorkerProcess
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from integration.load.audit import AuditResult
     from integration.load.producer import ProducerRecord
+    from integration.load.waits import Way
 
 POLL_S: Final = 0.1
 QUIET_S_MAX: Final = 150.0
@@ -180,6 +181,15 @@ class LoadRun:
     def longest_waits(self, since_ns: int = 0, until_ns: int | None = None) -> dict[int, int]:
         """How long each key's worst message was on its way to its first worker, in nanoseconds; see `waits`."""
         return longest_waits([worker.life() for worker in self._lives], since_ns, until_ns)
+
+    def ways(self, since_ns: int, until_ns: int) -> list[Way]:
+        """Each message's way to its first worker; see `waits`."""
+        return ways([worker.life() for worker in self._lives], since_ns, until_ns)
+
+    @property
+    def client_logs(self) -> list[Path]:
+        """What the clients of all workers wrote."""
+        return [worker.log for worker in self._lives]
 
     def close(self) -> None:
         """End every process at once."""

@@ -40,13 +40,13 @@ class WorkerProcess:
         self.name = options.name
         stem = f"{life:03d}-{options.name}"
         self.records = directory / f"{stem}.records"
-        self._log = directory / f"{stem}.log"
+        self.log = directory / f"{stem}.log"
         self._killed_at_ns: int | None = None
         self._asked_to_stop = False
         self._reader = RecordReader(self.records)
         module = "socket_worker" if options.websocket else "worker"
         self._process = OwnedProcess(
-            [sys.executable, "-m", f"integration.load.{module}", options.to_json(), str(self.records)], self._log
+            [sys.executable, "-m", f"integration.load.{module}", options.to_json(), str(self.records)], self.log
         )
 
     @property
@@ -121,4 +121,4 @@ class WorkerProcess:
         return WorkerLife(self.name, RecordReader.all(self.records), self._killed_at_ns)
 
     def _failure(self, what: str) -> WorkerFailedError:
-        return WorkerFailedError(f"worker {self.name} {what}; end of {self._log}:\n{tail(self._log)}")
+        return WorkerFailedError(f"worker {self.name} {what}; end of {self.log}:\n{tail(self.log)}")

@@ -12,6 +12,7 @@ from integration.load.lives import Cause
 from integration.load.options import Batching
 from integration.load.records import Event
 from tests.integration.conftest import explain
+from tests.integration.faults.client_waits import Hung, Span, counted_ns, reached
 from tests.integration.faults.line import bug_reports, last
 from tests.integration.owner_rig import KEYS, MESSAGES, REPLICAS, WORKERS, Owned
 
@@ -66,6 +67,7 @@ class WatchedLoad:
         self._messages_around = int(rate_per_s * AROUND_S)
         self._producer = owned.run.produce(keys=KEYS, rate_per_s=rate_per_s, batching=batching, batch_messages_max=100)
         self._spans: list[tuple[str, int, int]] = []
+        self._hung: Hung | None = None
         owned.run.wait_acknowledged(self._messages_around)
 
     @contextmanager
@@ -77,10 +79,19 @@ class WatchedLoad:
         run.wait_acknowledged(run.progress.acknowledged + self._messages_around)
         self._spans.append((what, since_ns, time.monotonic_ns()))
 
-    def suffer(self, fault: AbstractContextManager[object], seconds: float, what: str) -> None:
-        """Let the fault last so long."""
-        with self.watched(what), fault:
-            last(seconds)
+    def suffer(
+        self, fault: AbstractContextManager[object], seconds: float, what: str, hung: KeylineGateway | None = None
+    ) -> None:
+        """Let the fault last so long.
+
+        `hung` is a replica that clients may go to though it hangs: while all do, no message's wait counts.
+        """
+        with self.watched(what):
+            since_ns = time.monotonic_ns()
+            with fault:
+                last(seconds)
+            if hung is not None:
+                self._hung = Hung(hung.port, Span(since_ns, time.monotonic_ns()))
 
     def end(self, *causes: Cause, wait_s_max: float, messages_min: int = 0) -> str:
         """The contract was kept, nothing but these came in the way, and no message waited too long; how long each.
@@ -96,6 +107,9 @@ class WatchedLoad:
             what: max(run.longest_waits(since_ns, until_ns).values()) / 1e9 for what, since_ns, until_ns in self._spans
         }
         each = [f"{what}: longest wait {waited_s:.1f} s" for what, waited_s in waits_s.items()]
+        if self._hung is not None:
+            waits_s = {what: self._counted_s(self._hung, since, until) for what, since, until in self._spans}
+            each += [f"{what}: {waited_s:.1f} s while a client asked elsewhere" for what, waited_s in waits_s.items()]
         found = "\n".join([*each, f"{result.delivered} messages, {len(result.duplicates)} again"])
         told = f"{found}\n{explain(result, *gateways)}"
         assert result.ok, told
@@ -104,6 +118,12 @@ class WatchedLoad:
             assert not bug_reports(gateway.log), told
         assert max(waits_s.values()) < wait_s_max, told
         return found
+
+    def _counted_s(self, hung: Hung, since_ns: int, until_ns: int) -> float:
+        """The longest wait while the client of some worker was at a replica that does not hang."""
+        run = self.owned.run
+        found = reached(run.client_logs, hung, until_ns)
+        return max(counted_ns(way, found) for way in run.ways(since_ns, until_ns)) / 1e9
 
 
 @contextmanager
@@ -122,13 +142,14 @@ def check_waits(
     batching: Batching = Batching.DEFAULT,
     rate_per_s: float = RATE_PER_S,
     wait_s_max: float = WAIT_S_MAX,
+    hung: KeylineGateway | None = None,
 ) -> str:
     """Let the fault last so long under load: the contract is kept, and no message that is sent since waits too long.
 
-    `workers` are all there are. Returns what it was.
+    `workers` are all there are; `hung` as `WatchedLoad.suffer` says. Returns what it was.
     """
     load = WatchedLoad(owned, rate_per_s, batching)
-    load.suffer(told(owned, fault, workers), seconds, f"{seconds:g} s")
+    load.suffer(told(owned, fault, workers), seconds, f"{seconds:g} s", hung)
     return load.end(Cause.GATEWAY_PAUSED, wait_s_max=wait_s_max)
 
 
