@@ -1,4 +1,4 @@
-"""Workers in Python, Java and Go at different replicas of a deployment share a subscription, through a change of owner.
+"""Workers in Python, Java and Go at different replicas share a subscription, whose owner changes, or hangs.
 
 Java and Go tell rates and counts only. So what they did is seen at the broker, whose backlog is empty only when every
 message was acknowledged, and at Python's workers, which must not get a key's messages out of order.
@@ -13,13 +13,16 @@ from typing import Final
 import pytest
 
 from integration import tools
+from integration.artifacts import PULSAR_VERSIONS
 from integration.errors import ToolMissingError
 from integration.gateway import KeylineGateway
+from integration.load.lives import Cause
 from integration.load.options import SUBSCRIPTION
 from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
+from tests.integration.faults.owner_waits import frozen
 from tests.integration.owner_rig import MESSAGES, REPLICAS, WORKERS, Owned, owned_subscription
 from tests.integration.test_clients import RUN_S_MAX, backlog, go_worker, java_worker, workers_at
 
@@ -96,3 +99,33 @@ def test_workers_in_three_languages_follow_the_owner(
     result = owned.run.finish(quiet_s_max=0)
     assert not result.order_violations, explain(result)
     assert not result.duplicates, explain(result)
+
+
+@pytest.mark.parametrize("broker", ["pulsar"], indirect=True, ids=PULSAR_VERSIONS[:1], scope="session")
+def test_workers_in_three_languages_go_on_while_the_owner_hangs(
+    owned: Owned, topic_statistics: Callable[[str], dict[str, object]], tmp_path: Path
+) -> None:
+    """All is acknowledged before it goes on, by clients of each language at replicas that do not hang."""
+    topic = owned.run.topic
+    owner = owned.owner()
+    beside = [gateway for gateway in owned.gateways if gateway is not owner]
+    with (
+        java_worker(beside[0], topic, tmp_path / "java.log"),
+        go_worker(beside[1], topic, tmp_path / "go.log"),
+    ):
+        assert wait_for_owner(owned) is owner
+        owned.produce()
+        owned.run.wait_acknowledged(MESSAGES // 5)
+        with owned.run.paused(Cause.GATEWAY_PAUSED, WORKERS), frozen(owner):
+            owned.run.producers[-1].record()
+            eventually(lambda: backlog(topic_statistics, topic) == 0, "an empty backlog", RUN_S_MAX)
+            after = [acknowledged(gateway, topic) for gateway in beside if owned.workers(gateway)]
+        for name in WORKERS:
+            owned.run.stop_worker(name)
+    (of_next_owner,) = after
+    of_others = {name: count for name, count in of_next_owner.items() if name not in WORKERS}
+    assert len(of_others) == ALL - len(WORKERS), of_next_owner
+    assert min(of_others.values()) > 0, of_next_owner
+    result = owned.run.finish(quiet_s_max=0)
+    assert not result.order_violations, explain(result)
+    assert set(result.duplicates_by_cause) <= {Cause.GATEWAY_PAUSED, Cause.CLIENT_QUEUE}, explain(result)
