@@ -12,10 +12,11 @@ import org.apache.pulsar.client.api.ConsumerBuilder;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.ProducerBuilder;
+import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.impl.MultiplierRedeliveryBackoff;
 
-/** Key windows and ack leases; each method tries what the Python program's of that name tries, and some what only this client has. */
+/** Key windows, retry delays and ack leases; each method tries what the Python program's of that name tries, and some what only this client has. */
 final class Windows {
     private static final int MESSAGES = 5;
     private static final int GIVEN_BACK = 2;
@@ -23,16 +24,32 @@ final class Windows {
     private static final int LEASE_MS = 6_000;
     private static final int ASKED_AFTER_MS = 1_000;
     private static final int EXTENSIONS = 9;
+    private static final int CONNECTED_EACH_MS = 50;
+    private static final int RETRY_MS = 1_500;
+    private static final int RETRY_MAX_MS = 3_000;
+    private static final Map<String, String> WINDOW = Map.of("keyline.key-window", "1");
+    private static final Map<String, String> GROWING = Map.of("keyline.key-window", "1",
+            "keyline.retry-delay-ms", String.valueOf(RETRY_MS), "keyline.retry-multiplier", "2");
+    /** Without its bound the second delay would be longer than anybody waits here. */
+    private static final Map<String, String> CAPPED = Map.of("keyline.key-window", "1",
+            "keyline.retry-delay-ms", String.valueOf(RETRY_MS), "keyline.retry-multiplier", "100",
+            "keyline.retry-delay-max-ms", String.valueOf(RETRY_MAX_MS));
+    /** What either makes of the first delay and of the second. */
+    private static final int[] LONGEST_DELAYS_MS = {RETRY_MS, RETRY_MAX_MS};
 
     static final Map<String, Probe.Trial> FEATURES = Map.of(
-            "window_nack", scene -> seen(scene, false, Windows::soon, Consumer::negativeAcknowledge),
-            "window_batch", scene -> seen(scene, true, Windows::soon, Consumer::negativeAcknowledge),
-            "window_index", scene -> seen(scene, true,
+            "window_nack", scene -> seen(scene, WINDOW, false, Windows::soon, Consumer::negativeAcknowledge),
+            "window_batch", scene -> seen(scene, WINDOW, true, Windows::soon, Consumer::negativeAcknowledge),
+            "window_index", scene -> seen(scene, WINDOW, true,
                     builder -> soon(builder).enableBatchIndexAcknowledgment(true), Consumer::negativeAcknowledge),
-            "window_backoff", scene -> seen(scene, true, Windows::backoff, Consumer::negativeAcknowledge),
-            "window_timeout", scene -> seen(scene, false,
+            "window_backoff", scene -> seen(scene, WINDOW, true, Windows::backoff, Consumer::negativeAcknowledge),
+            "window_timeout", scene -> seen(scene, WINDOW, false,
                     builder -> builder.ackTimeout(ACK_TIMEOUT_MS, TimeUnit.MILLISECONDS), (consumer, message) -> { }),
-            "ack_lease", Windows::lease);
+            "retry_growing", scene -> seen(scene, GROWING, false, Windows::soon, Consumer::negativeAcknowledge),
+            "retry_capped", scene -> seen(scene, CAPPED, true, Windows::backoff, Consumer::negativeAcknowledge),
+            "ack_lease", Windows::lease,
+            "late_ack", scene -> lateAck(scene, false),
+            "late_batch", scene -> lateAck(scene, true));
 
     private Windows() {
     }
@@ -46,22 +63,26 @@ final class Windows {
                 .minDelayMs(100).maxDelayMs(1_000).multiplier(2).build());
     }
 
-    private static String seen(Scene scene, boolean batched, UnaryOperator<ConsumerBuilder<byte[]>> consuming,
+    /** What comes until all is acknowledged; nothing may come before its delay is over. */
+    private static String seen(Scene scene, Map<String, String> policy, boolean batched,
+            UnaryOperator<ConsumerBuilder<byte[]>> consuming,
             BiConsumer<Consumer<byte[]>, Message<byte[]>> giveBack) throws Exception {
-        Consumer<byte[]> consumer = consuming.apply(
-                scene.consumer(SubscriptionType.Key_Shared).property("keyline.key-window", "1")).subscribe();
-        Producer<byte[]> producer = scene.producer(builder -> batches(builder, batched));
-        for (int number = 0; number < MESSAGES; number++) {
-            producer.newMessage().key("k").value(Scene.bytes(String.valueOf(number))).sendAsync();
-        }
-        producer.flush();
+        Consumer<byte[]> consumer =
+                consuming.apply(scene.consumer(SubscriptionType.Key_Shared).properties(policy)).subscribe();
+        send(scene.producer(builder -> batches(builder, batched)), 0, MESSAGES);
         List<String> seen = new ArrayList<>();
         Set<String> acknowledged = new HashSet<>();
+        long notBeforeNs = System.nanoTime();
         while (acknowledged.size() < MESSAGES) {
             Message<byte[]> message = Scene.receive(consumer);
             String number = Scene.text(message);
             seen.add(number);
-            if (number.equals("0") && Collections.frequency(seen, number) <= GIVEN_BACK) {
+            long earlyNs = notBeforeNs - System.nanoTime();
+            Scene.expect(earlyNs <= 0, seen + ": the last came " + earlyNs + " ns before its delay was over");
+            int times = Collections.frequency(seen, number);
+            if (number.equals("0") && times <= GIVEN_BACK) {
+                int delayMs = policy.size() > 1 ? LONGEST_DELAYS_MS[times - 1] : 0;
+                notBeforeNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(delayMs);
                 giveBack.accept(consumer, message);
             } else {
                 consumer.acknowledge(message);
@@ -84,6 +105,53 @@ final class Windows {
         }
         consumer.acknowledge(Scene.receive(consumer));
         return "extended, then lost";
+    }
+
+    /** What another worker has by then is acknowledged, with receipts, when the client is connected again. */
+    private static String lateAck(Scene scene, boolean batched) throws Exception {
+        Consumer<byte[]> late = leased(scene, "late", batched);
+        Producer<byte[]> producer = scene.producer(builder -> batches(builder, batched));
+        send(producer, 0, MESSAGES);
+        List<Message<byte[]>> lost = Scene.receiveNumbers(late, MESSAGES, false);
+        Consumer<byte[]> other = leased(scene, "other", batched);
+        Scene.receiveNumbers(other, MESSAGES, false);
+        waitConnected(late);
+        other.getLastMessageIds(); // it asks for more time
+        for (Message<byte[]> message : lost) {
+            late.acknowledge(message);
+        }
+        late.close();
+        Consumer<byte[]> again = leased(scene, "late", batched);
+        send(producer, MESSAGES, 1);
+        other.close();
+        return String.join(" ", Scene.texts(Scene.receiveNumbers(again, MESSAGES + 1, true)));
+    }
+
+    private static Consumer<byte[]> leased(Scene scene, String name, boolean byIndex) throws Exception {
+        return scene.consumer(SubscriptionType.Key_Shared).consumerName(name).isAckReceiptEnabled(true)
+                .enableBatchIndexAcknowledgment(byIndex)
+                .property("keyline.ack-lease-ms", String.valueOf(LEASE_MS)).subscribe();
+    }
+
+    /** Only a consumer that the gateway has is told the last message id. */
+    private static void waitConnected(Consumer<byte[]> consumer) throws Exception {
+        long deadlineNs = System.nanoTime() + TimeUnit.SECONDS.toNanos(Scene.RECEIVE_S);
+        while (true) {
+            try {
+                consumer.getLastMessageIds();
+                return;
+            } catch (PulsarClientException error) {
+                Scene.expect(System.nanoTime() < deadlineNs, "the consumer is not connected again: " + error);
+                Thread.sleep(CONNECTED_EACH_MS);
+            }
+        }
+    }
+
+    private static void send(Producer<byte[]> producer, int first, int count) throws Exception {
+        for (int number = first; number < first + count; number++) {
+            producer.newMessage().key("k").value(Scene.bytes(String.valueOf(number))).sendAsync();
+        }
+        producer.flush();
     }
 
     private static void batches(ProducerBuilder<byte[]> builder, boolean batched) {
