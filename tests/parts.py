@@ -235,6 +235,7 @@ PARTS: Final = (
             "tests/reports/test_redeliveries.py",
             "tests/reports/test_service.py",
             "tests/reports/test_span.py",
+            "tests/reports/test_transactions_audit.py",
         ),
     ),
     Part(
@@ -280,6 +281,7 @@ PARTS: Final = (
             "tests/integration/test_hung_worker.py",
             "tests/integration/test_held_ranges.py",
             "tests/integration/test_key_windows.py",
+            "tests/integration/test_live_policies.py",
             "tests/integration/test_suites.py::test_a_selection_passes_on_both_ways",
             "tests/integration/test_features_chunks.py",
             "tests/integration/test_features_transactions.py",

@@ -25,6 +25,7 @@ from tests.reports.journal_made import MS, Life, PolicyCases
 
 A, B = 11, 22
 EXTENSIONS = "keyline_subscription_ack_lease_extensions_total"
+IN_TRANSACTION = "keyline_subscription_in_transaction_messages"
 
 
 def message(entry: int, index: int = -1) -> tuple[int, int, int]:
@@ -186,6 +187,18 @@ def test_a_worker_that_keeps_what_its_lease_took_is_found(judged: PolicyCases) -
     assert judged(taken) == []
     life.metrics = [{**row, "value": 1.0} for row in life.metrics]
     assert judged(life) == []
+
+
+def test_a_transaction_whose_end_is_not_seen_breaks_neither_lease_nor_window(judged: PolicyCases) -> None:
+    """What it had is dropped long after its lease would have ended; without a transaction that is found."""
+    life = asking(ack_lease_ms=10_000, key_window=1).sent(10, "w1", message(1), A)
+    for at in range(1_000, 60_000, 1_000):
+        life.counted(at, EXTENSIONS, 0.0).counted(at, IN_TRANSACTION, 1.0 if at < 50_000 else 0.0)
+    life.dropped(50_000, "w1", message(1), A).did(50_000, "w1", message(2), A)
+    life.did(50_010, "w1", message(1), A, attempt=2)
+    assert judged(life) == []
+    life.metrics = [{**row, "value": 0.0} for row in life.metrics]
+    assert kinds(judged, life) == ["lease"]
 
 
 def test_a_lease_that_ends_early_or_counts_for_nothing_is_found(judged: PolicyCases) -> None:
