@@ -456,6 +456,19 @@ def test_whoever_leaves_too_late_leaves_all_the_same() -> None:
     assert not rig.subscription.state.dispatcher.outstanding.entries
 
 
+def test_who_is_let_in_while_the_replica_stops_begins_no_session() -> None:
+    """The others are giving their streams back: what this one got would be handed over by nobody."""
+    rig = AssignmentRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    late = rig.subscribe("late", topic="persistent://public/default/another")
+    assert late.commands() == []
+    rig.subscriptions.services.shutting_down = True
+    rig.link.answer(T.SUBSCRIBE)
+    assert [command.type for command in late.commands()] == [T.SUCCESS]
+    assert len(rig.assignments) == 2
+    assert rig.assignment.member is None
+
+
 def test_a_replica_without_a_stream_pages_nobody() -> None:
     """There may be more replicas than streams: the surplus wants nothing of the broker."""
     rig = AssignmentRig()
