@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
+from tests.sim.slots import SLOTS, range_slot
 
 if TYPE_CHECKING:
     import random
@@ -56,6 +57,8 @@ class Cluster:
         """Those that the gateway writes, by name; who serves the topic serves them."""
         self.coordinator: Coordinator | None = None
         """Of transactions, where there are some."""
+        self.cut = False
+        """Whether each consumer has slots that it names."""
         self.on_close: Callable[[], object] = list
         """Called when consumers are closed by the broker's own will, or it does not tell where the cursor stands."""
         self.deleted = False
@@ -139,7 +142,7 @@ class Cluster:
                 continue
             consumer = self._owner_of(entry.outer_key)
             holder = holders.get(entry.outer_key, consumer)
-            if holder is not consumer or not consumer.ready or entry.outer_key in blocked:
+            if consumer is None or holder is not consumer or not consumer.ready or entry.outer_key in blocked:
                 blocked.add(entry.outer_key)
                 continue
             consumer.send(entry)
@@ -150,7 +153,10 @@ class Cluster:
     def _any_ready(self) -> bool:
         return any(consumer.ready for consumer in self.consumers)
 
-    def _owner_of(self, key: str) -> Consumer:
+    def _owner_of(self, key: str) -> Consumer | None:
+        if self.cut:
+            slot = range_slot(key)
+            return next((each for each in self.consumers if each.slots[0] <= slot <= each.slots[1]), None)
         return self.consumers[sum(key.encode()) % len(self.consumers)]
 
 
@@ -168,6 +174,8 @@ class Consumer:
         """It only asks for the place of another."""
         self.shares = True
         """Others may consume beside it."""
+        self.slots = (0, SLOTS - 1)
+        """Those that it names, if others may not have them."""
         self.pending: dict[tuple[int, int], Entry] = {}
 
     @property

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-import mmh3
-
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.entry import PART_BYTES, Batch
 from proxy.limits import Limits
@@ -22,9 +20,10 @@ from proxy.service_url import parse_service_url
 from tests.sim.checkers import Violation
 from tests.sim.leases import check_leases
 from tests.sim.network import Listener
+from tests.sim.slots import SLOTS, murmur, range_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from proxy.core.worker import Worker
     from proxy.net.subscription.openings import Openings
@@ -126,20 +125,30 @@ class WakeUps:
         if held > allowed and held > allowed + _cut(gateway.subscription):
             raise Violation(f"G7: {held} bytes held, {settings.gateway_memory_bytes} allowed")
         process = gateway.process
-        check_leases(self._model.seats(), settings.ack_lease_ms / 1_000, process.now(), process.went_on_s)
+        check_leases(self._seats(gateway), settings.ack_lease_ms / 1_000, process.now(), process.went_on_s)
         subscription = gateway.subscription
         if subscription is None or self._model.unsettled:
             return
         if subscription.state.ended or subscription.state.dispatcher.paused:
             return
-        for number in self._arrived_heads(subscription):
+        for number in self._arrived_heads(gateway, subscription):
             self._could_go(gateway, subscription, number)
 
-    def _arrived_heads(self, subscription: Subscription) -> list[int]:
+    def _seats(self, gateway: Looked) -> Iterable[Seat]:
+        """Those of its workers."""
+        _ = gateway
+        return self._model.seats()
+
+    def _serves(self, gateway: Looked, key: str) -> bool:
+        """Whether it is to deliver the key."""
+        _ = gateway, key
+        return True
+
+    def _arrived_heads(self, gateway: Looked, subscription: Subscription) -> list[int]:
         """Of every key, the first message that arrived here and that nobody has acknowledged or holds."""
         heads = []
         arrived = subscription.state.dispatcher.outstanding.entries
-        for key in list(self._model._open):
+        for key in [key for key in self._model._open if self._serves(gateway, key)]:
             waiting = (number for number in self._model.open_of(key) if number not in self._model.holder)
             first = next(waiting, None)
             if first is not None:
@@ -277,10 +286,10 @@ _slots: dict[tuple[bool, str], int] = {}
 
 def slot_of(subscription: Subscription, key: str) -> int:
     """The key's slot, from the facts' formula."""
-    ring = subscription.state.settings.selector == "consistent_hashing" and not subscription.state.policy.sticky
+    state = subscription.state
+    ring = state.settings.selector == "consistent_hashing" and not (state.policy.sticky or state.streamed)
     slot = _slots.get((ring, key))
     if slot is None:
-        hashed = mmh3.hash(key.encode(), 0, signed=False) & 0x7FFF_FFFF
-        slot = hashed % 65_535 + 1 if ring else hashed % 65_536 or 1
+        slot = murmur(key) % (SLOTS - 1) + 1 if ring else range_slot(key)
         _slots[ring, key] = slot
     return slot

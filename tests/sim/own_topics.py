@@ -93,6 +93,10 @@ class OwnTopic:
         if self.readers.get(reader.subscription) is reader:
             del self.readers[reader.subscription]
 
+    def unsubscribe(self, reader: Reader) -> None:
+        """Its subscription is deleted, and keeps nothing any more."""
+        self.kept_from.pop(reader.subscription, None)
+
     def acknowledge(self, reader: Reader, body: pb.CommandAck) -> bytes:
         """Up to an entry; the answer, if one is wanted."""
         if reader.durable:

@@ -1,8 +1,9 @@
 """The broker of a deployment: several topics with workers, each consumed by one owner, and the gateways' own topics.
 
-What it adds to the broker of one gateway is what owners rely on. Beside a consumer of the whole hash range it lets in
-no other, nor beside the consumer of an exclusive subscription; but first it looks whether that one's connection lives:
-if nothing comes from it for 5 s it is closed, and the newcomer has its place (`connectionLivenessCheckTimeoutMillis`).
+What it adds to the broker of one gateway is what owners and streams rely on. Beside a consumer of a hash range, the
+whole one or a stream's, it lets in no other that has some of it, nor beside the consumer of an exclusive subscription;
+but first it looks whether that one's connection lives: if nothing comes from it for 5 s it is closed, and the newcomer
+has its place (`connectionLivenessCheckTimeoutMillis`).
 A producer that was fenced is not told; what it sends ends its connection.
 """
 
@@ -16,6 +17,7 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.sim.broker import Broker, BrokerSession, receipt
 from tests.sim.cluster import Cluster, Consumer
 from tests.sim.own_topics import OwnTopic, Reader
+from tests.sim.slots import SLOTS
 from tests.sim.worker import SUBSCRIPTION
 
 if TYPE_CHECKING:
@@ -136,8 +138,9 @@ class DeploymentSession(BrokerSession):
         """Who has the place that a SUBSCRIBE asks for."""
         cluster = self.broker.cluster_of(body)
         if cluster is not None:
-            shares = _shares(body)
-            return next((each for each in cluster.consumers if not (shares and each.shares)), None)
+            shares, (first, last) = _shares(body), _slots(body)
+            among = (each for each in cluster.consumers if each.slots[0] <= last and first <= each.slots[1])
+            return next((each for each in among if not (shares and each.shares)), None)
         return self.broker.topic_of(body).readers.get(body.subscription)
 
     def _let_in(self, body: Any) -> bytes:
@@ -148,6 +151,7 @@ class DeploymentSession(BrokerSession):
             consumer = Consumer(cluster, self, body.consumer_id)
             consumer.probes = body.consumer_name.endswith("-probe")
             consumer.shares = _shares(body)
+            consumer.slots = _slots(body)
             if cluster.deleted:
                 cluster.on_let_in()
                 cluster.deleted = False
@@ -182,6 +186,10 @@ class DeploymentSession(BrokerSession):
     def _unsubscribe(self, body: Any) -> bytes:
         """Delete the subscription; a consumer that comes later makes it again, from the topic's first message on."""
         occupant = self._consumers.get(body.consumer_id)
+        if isinstance(occupant, Reader):
+            self._leave(occupant)
+            occupant.topic.unsubscribe(occupant)
+            return commands.success(body.request_id)
         if not isinstance(occupant, Consumer):
             return commands.error(body.request_id, pb.MetadataError, "Consumer not found")
         cluster = occupant.cluster
@@ -314,3 +322,9 @@ def sentinel_of(topic: str) -> str:
 def _shares(body: Any) -> bool:
     """Whether a consumer has slots that the broker gives it, not the whole range that it names itself."""
     return bool(body.keySharedMeta.keySharedMode != pb.STICKY)
+
+
+def _slots(body: Any) -> tuple[int, int]:
+    """Those that a consumer names, in one range; all if it names none."""
+    named = body.keySharedMeta.hashRanges
+    return (named[0].start, named[0].end) if named else (0, SLOTS - 1)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from proxy.limits import Limits
 from proxy.net.group.settings import GroupSettings
 from proxy.net.subscription.openings import OpeningLimits
 from proxy.net.subscription.settings import SubscriptionSettings
 from tests.sim.connection import Weather
+from tests.sim.slots import STREAMS
 from tests.sim.swarm import patient
 from tests.sim.worker import GOOD, SUBSCRIPTION, Temper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PLANNED = ("replica_stop", "replica_add", "replica_drain", "worker_leave", "worker_crash")
 """What may happen without anything coming twice but what a worker that crashed had."""
@@ -51,6 +56,10 @@ NACK_CHANCE = 0.05
 RARE = 0.2
 TRANSACTIONS_SHARE = 0.5
 """Of the seeds in which more than what is planned happens, and nothing that they are not simulated beside."""
+STREAMED_SHARE, STREAMED_ORDERLY_SHARE = 0.35, 0.2
+"""Of the seeds without parked keys, direct workers and a bound on waiting; the second where all goes as planned."""
+STREAMED_TOPICS = 2
+"""At least, where one of them is cut into streams."""
 LOST_OWNER = ("replica_kill", "replica_pause")
 """What transactions are most at risk from."""
 KINDS = ("single", "keyless", "key_batch", "mixed_batch", "mixed_batch")
@@ -83,7 +92,9 @@ class DeploymentSwarm:
     anywhere: bool
     """Operators give their orders to any replica."""
     transactions: bool
-    """Workers acknowledge inside transactions."""
+    """Workers acknowledge inside transactions, but for those of streams."""
+    streamed: bool
+    """The last topic's subscription is cut into streams; the others have owners."""
     sticky: bool
     """Workers name the ranges of hashes that they want."""
     tempers: tuple[Temper, ...]
@@ -116,15 +127,21 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
     transactions = not (orderly or calm or park_after or migrating) and (
         _apart(seed, "transactions").random() < TRANSACTIONS_SHARE
     )
+    streamed_share = STREAMED_ORDERLY_SHARE if orderly else STREAMED_SHARE
+    streamed = not (calm or park_after or migrating) and _apart(seed, "streamed").random() < streamed_share
     orders = _orders(seed, orderly=orderly, calm=calm)
+    replicas_max = replicas + dice.choice((0, 1, 2))
+    topics = max(dice.choice((1, 2, 3)), STREAMED_TOPICS * streamed)
+    keys = dice.choice((1, 3, 8, 40))
+    kinds = dice.sample(KINDS, dice.randint(1, len(KINDS)))
     return DeploymentSwarm(
         seed=str(seed),
         steps=steps,
         replicas=replicas,
-        replicas_max=replicas + dice.choice((0, 1, 2)),
-        topics=dice.choice((1, 2, 3)),
-        keys=dice.choice((1, 3, 8, 40)),
-        kinds=_divisible(dice.sample(KINDS, dice.randint(1, len(KINDS))), migrating=migrating),
+        replicas_max=replicas_max,
+        topics=topics,
+        keys=keys,
+        kinds=divisible(kinds) if migrating else tuple(kinds),
         orderly=orderly,
         calm=calm,
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
@@ -139,6 +156,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         migrating=migrating,
         deletes=deletes,
         transactions=transactions,
+        streamed=streamed,
         anywhere=bool(orders) and _apart(seed, "anywhere").random() < ANYWHERE_SHARE,
         sticky=sticky,
         workers_max=_apart(seed, "few").choice((1, 2, 5)) if calm else dice.choice((2, 3, 5)),
@@ -170,7 +188,12 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
             migrating_subscriptions=(MIGRATING,) if migrating else (),
             key_share_percent=_apart(seed, "share").choice((0, 0, 0.1, 5, 37)),
         ),
-        groups=GroupSettings(groups_enabled=True, group_bundles=8),
+        groups=GroupSettings(
+            groups_enabled=True,
+            group_bundles=8,
+            group_streams=STREAMS,
+            streamed_subscriptions=(f"public/default/orders-{topics - 1} {SUBSCRIPTION}",) if streamed else (),
+        ),
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=OpeningLimits(inline_bytes=dice.choice((0, 60, 256 << 10))),
     )
@@ -190,10 +213,9 @@ def _orders(seed: int | str, *, orderly: bool, calm: bool) -> tuple[str, ...]:
     return tuple(order for order in among if dice.random() < ORDER_SHARE)
 
 
-def _divisible(kinds: list[str], *, migrating: bool) -> tuple[str, ...]:
+def divisible(kinds: Sequence[str]) -> tuple[str, ...]:
     """Without what a broker cannot divide among its consumers."""
-    left = [kind for kind in kinds if not (migrating and kind == "mixed_batch")]
-    return tuple(left or ["single"])
+    return tuple(kind for kind in kinds if kind != "mixed_batch") or ("single",)
 
 
 def _well(seed: int | str, *, orderly: bool) -> tuple[Temper, ...]:

@@ -206,14 +206,15 @@ class DeploymentActions:
 
     def _seek(self, dice: random.Random) -> None:
         topic = self._topic(dice)
-        joined = [worker for worker in topic.live if worker.joined]
+        joined = [worker for worker in topic.live if worker.joined and not topic.streamed]
         if joined and topic.storage.entries:
             worker, entry = dice.choice(joined), dice.choice(topic.storage.entries)
             worker.process.run(lambda: worker.seek(entry.ledger, entry.entry))
 
     def _unsubscribe(self, dice: random.Random) -> None:
         """Mostly alone, or by force: else it is refused."""
-        joined = [worker for worker in self._topic(dice).live if worker.joined]
+        topic = self._topic(dice)
+        joined = [worker for worker in topic.live if worker.joined and not topic.streamed]
         if joined:
             worker, force, leave = dice.choice(joined), dice.random() < FORCE_SHARE, dice.random() < LEAVE_SHARE
             worker.process.run(lambda: worker.unsubscribe(force=force, leave=leave))

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.sim.mutant import Mutant
 
+ASSIGNMENT: Final = "proxy/net/group/assignment.py"
 BUNDLES: Final = "proxy/net/owner/bundle_streams.py"
 LEGS: Final = "proxy/net/owner/legs.py"
 REACH: Final = "proxy/groups/reach.py"
@@ -330,6 +331,20 @@ MUTANTS = (
         "proxy/net/subscription/takeover.py",
         "        if asks is None or not wait_s:\n",
         "        if asks is None or wait_s:\n",
+    ),
+    _mutant(
+        "a stream that is held is delivered on",
+        ASSIGNMENT,
+        "        streams_here.hold_stream(self._dispatcher, stream, self._now())\n"
+        "        consumer = self._subscription.consumers.get(stream)\n"
+        "        assert consumer is not None\n",
+        "        consumer = self._subscription.consumers.get(stream)\n        assert consumer is not None\n",
+    ),
+    _mutant(
+        "a stream is handed over while workers have some of it",
+        ASSIGNMENT,
+        "Stage.DRAINING and not streams_here.pending_in(self._dispatcher, stream):\n",
+        "Stage.DRAINING:\n",
     ),
     _mutant(
         "an owner goes on after a seek as if nothing had happened",

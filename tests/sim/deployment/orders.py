@@ -108,16 +108,16 @@ class Operators:
         self.anywhere = Anywhere(world, self.owner_of)
 
     def owner_of(self, topic: Topic) -> tuple[Replica, Subscription] | None:
-        """Who may deliver it, and has workers of it."""
+        """Who may deliver it, and has workers of it; nobody owns one that is cut into streams."""
         for replica in self._world.live:
-            subscription = replica.subscription(topic.key)
+            subscription = None if topic.streamed else replica.subscription(topic.key)
             if subscription is not None and not subscription.state.ended and replica.may_deliver(topic.key):
                 return replica, subscription
         return None
 
     def order(self, topic: Topic, give: Give) -> None:
         """Give one, if there is an owner; one that stands still takes it when it goes on, if it is the owner still."""
-        if self._world.swarm.anywhere:
+        if self._world.swarm.anywhere and not topic.streamed:
             self.anywhere.order(topic, give)
             return
         found = self.owner_of(topic)

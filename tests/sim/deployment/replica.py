@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 
 from proxy.app.owner_parts import OwnerParts
 from proxy.groups.bundles import bundle_of
+from proxy.groups.streams import GroupId
 from proxy.groups.timing import GroupTiming
 from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.countdown import after_all
 from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.group.groups import Groups
+from proxy.net.group.streamed import StreamedSubscriptions
 from proxy.net.owner.proof import NUMBER_BYTES, Secret
 from proxy.net.session.services import SessionServices
 from proxy.net.session.sessions import Sessions
@@ -82,7 +85,12 @@ class Replica:
             self.name, port, connector, SECRET, number, self.brokers, process, limits, swarm.groups, migrating
         )
         self.deployment = self.parts.deployment
-        self.subscriptions = Subscriptions(self.brokers, process, swarm.settings, openings)
+        streamed = StreamedSubscriptions(swarm.groups)
+        post = self.deployment.post
+        self.groups = Groups(self.name, self.brokers, process, swarm.groups, post) if streamed else None
+        self.subscriptions = Subscriptions(self.brokers, process, swarm.settings, openings, streamed)
+        if self.groups is not None:
+            self.subscriptions.new_assignment = self.groups.new_assignment
         heed_monitor(self.subscriptions)
         self.subscriptions.ownership = self.deployment.bundles
         self.deployment.share_orders(self.subscriptions)
@@ -112,6 +120,8 @@ class Replica:
     def _start(self) -> None:
         self.deployment.start()
         self._elections.start()
+        if self.groups is not None:
+            self.groups.start()
 
     def fill(self, *, full: bool) -> None:
         """Its memory is used up whatever its workers do, as if all were with others; or it has room again."""
@@ -134,6 +144,12 @@ class Replica:
         then_s = self.process.now() + begin * GroupTiming().send_s
         return bool(count) and deliverable(session, bundle_of(*key, count), then_s)
 
+    def may_deliver_stream(self, key: tuple[str, str], stream: int, *, begin: bool = False) -> bool:
+        """The same of a stream of a subscription that is cut into some."""
+        member = None if self.groups is None else self.groups.members.find(GroupId(*key))
+        then_s = self.process.now() + begin * GroupTiming().send_s
+        return member is not None and deliverable(member.session, stream, then_s)
+
     def looked_at(self, key: tuple[str, str]) -> OneTopic:
         """The subscription as a gateway that has nothing else."""
         return OneTopic(self, key)
@@ -155,14 +171,22 @@ class Replica:
                 self._close()
                 self.process.call_later(FAREWELL_S, gone)
 
-        one_done = after_all(3, end)
+        one_done = after_all(3 if self.groups is None else 4, end)
         self.subscriptions.drain(one_done)
+        if self.groups is not None:
+            self.groups.leave_all(partial(self._later, one_done))
         self.deployment.leave(one_done)
         _StandingDown(self, one_done).ask()
         self.process.call_later(DRAIN_S, end)
 
+    def _later(self, call: Callable[[], None]) -> None:
+        """In a turn of its own: a gateway that awaits it goes on so."""
+        self.process.call_soon(call)
+
     def _close(self) -> None:
         self._elections.close()
+        if self.groups is not None:
+            self.groups.close()
         self.deployment.close()
         self.subscriptions.close()
         self.sessions.close_all()
@@ -196,6 +220,10 @@ class OneTopic:
     def subscription(self) -> Subscription | None:
         """As the protocol says."""
         return self._replica.subscription(self._key)
+
+    def may_deliver_stream(self, stream: int) -> bool:
+        """Whether it is to deliver a stream, if it is cut into some."""
+        return self._replica.may_deliver_stream(self._key, stream, begin=True)
 
 
 class _StandingDown:

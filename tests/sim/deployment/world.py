@@ -16,14 +16,17 @@ from tests.sim.cluster import GOOD_MANNERS, Cluster, Manners
 from tests.sim.connection import Weather
 from tests.sim.deployment.broker import DeploymentBroker, sentinel_of
 from tests.sim.deployment.deletion import Deletion, delete_all
+from tests.sim.deployment.draw import divisible
 from tests.sim.deployment.judge import Edges, OwnersModel
 from tests.sim.deployment.lot import Lot
 from tests.sim.deployment.orders import Operators, Standing
 from tests.sim.deployment.replica import Replica, address_of
+from tests.sim.deployment.streams import StreamsModel, StreamWakeUps
 from tests.sim.deployment.transactions import OpenTransactions, let_ask
 from tests.sim.gateway import WakeUps
 from tests.sim.machine import Process, Schedule
 from tests.sim.network import Listener, Network
+from tests.sim.slots import SLOTS
 from tests.sim.storage import Producer, Storage
 from tests.sim.transactional_worker import TransactionalWorker
 from tests.sim.worker import GOOD, SUBSCRIPTION, Worker, key_shared
@@ -43,7 +46,6 @@ HEAL_S = 300.0
 HEAL_STEP_S = 2.0
 JOINED_S = 60.0
 PART_S = 120.0
-SLOTS = 65_536
 CONSUMER_IDS = (0, 1, 1, 2, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
 """Clients choose them, and may choose what a gateway has of its own."""
 REQUEST_IDS = (1, 1, 100, (1 << 63) - 3, (1 << 64) - 5)
@@ -89,6 +91,8 @@ class DeploymentOutcome:
     """Messages that were acknowledged in transactions."""
     found_open: int
     """How often an owner that took over was told that some are open."""
+    stream_moves: int
+    """How often a stream was delivered by another replica than before."""
 
 
 class Topic:
@@ -100,11 +104,13 @@ class Topic:
         self.name = f"persistent://public/default/orders-{number}"
         self.key = (self.name, SUBSCRIPTION)
         self.storage = Storage()
-        self.model = OwnersModel(
+        self.streamed = swarm.streamed and number == swarm.topics - 1
+        kinds = divisible(swarm.kinds) if self.streamed else swarm.kinds
+        self.model = (StreamsModel if self.streamed else OwnersModel)(
             self.storage,
             lambda: world.schedule.now_s,
             ordered=True,
-            mixed="mixed_batch" in swarm.kinds or (swarm.migrating and not swarm.orderly),
+            mixed="mixed_batch" in kinds or (swarm.migrating and not swarm.orderly),
         )
         self.model.topic, self.model.world = self, world
         self.model.keys = swarm.settings.key_policy()
@@ -112,19 +118,20 @@ class Topic:
         self.model.lot = self.lot
         self.deletion = Deletion(self)
         self.standing = Standing(self, self.model.keys)
-        self.wake_ups = WakeUps(self.storage, self.model, swarm.kinds)
+        self.wake_ups = (StreamWakeUps if self.streamed else WakeUps)(self.storage, self.model, kinds)
         keys = [f"key-{key}" for key in range(swarm.keys)]
-        self.producer = Producer(self.storage, swarm.dice(f"producer/{number}"), keys, swarm.kinds)
+        self.producer = Producer(self.storage, swarm.dice(f"producer/{number}"), keys, kinds)
         manners = Manners(answer_delay_s=swarm.answer_delay_s)
         now = lambda: world.schedule.now_s  # noqa: E731 - a clock
         self.cluster = Cluster(self.storage, swarm.dice(f"broker/{number}"), [BROKER], manners, now)
+        self.cluster.cut = self.streamed
         self.cluster.on_close = self.model.consumer_closed
         self.cluster.on_forgot = self.model.forgot
         self.cluster.on_seek = self.model.cursor_moved
         self.cluster.on_let_in = self.deletion.made_again
         self.cluster.behind = lambda: bool(self.model.forgotten)
         self.transactions: OpenTransactions | None = None
-        if swarm.transactions:
+        if swarm.transactions and not self.streamed:
             self.transactions = OpenTransactions(world, self, number, world.new_process("coordinator"))
         self.published_s: list[float] = []
         """When each message was, by its number."""
@@ -242,7 +249,8 @@ class Deployment:
         if self._look_dice.random() >= LOOKED_AT or any(each.stopping for each in self.live):
             return
         for topic in self.topics.values():
-            if topic.standing.known and topic.model.owned_by(replica) and replica.may_deliver(topic.key, begin=True):
+            owned = topic.model.owned_by(replica) and replica.may_deliver(topic.key, begin=True)
+            if topic.standing.known and (owned or topic.streamed):
                 topic.wake_ups.look(replica.looked_at(topic.key))
 
     def start_worker(self, topic: Topic, dice: random.Random) -> None:
@@ -251,7 +259,7 @@ class Deployment:
         subscribe = key_shared(topic.name, SUBSCRIPTION, name)
         meta = subscribe.keySharedMeta
         meta.keySharedMode = pb.AUTO_SPLIT
-        if self.swarm.sticky:
+        if self.swarm.sticky and not topic.streamed:
             place, count = len(topic.workers) % self.swarm.workers_max, self.swarm.workers_max
             meta.keySharedMode = pb.STICKY
             meta.hashRanges.add(start=place * SLOTS // count, end=(place + 1) * SLOTS // count - 1)
@@ -305,6 +313,7 @@ class Deployment:
             self.not_moved,
             sum(transactions.claims.total for transactions in self._transactions()),
             sum(transactions.found_open for transactions in self._transactions()),
+            sum(model.stream_moves for model in models if isinstance(model, StreamsModel)),
         )
 
     def _transactions(self) -> list[OpenTransactions]:
