@@ -85,6 +85,7 @@ PARTS: Final = (
             "tests/integration/test_owners_killed.py",
             "tests/integration/test_owners_wide.py",
             "tests/integration/test_parked_takeover.py",
+            "tests/integration/test_owners_orders.py",
             "tests/integration/faults/test_owners_hung.py",
             "tests/integration/faults/test_owners_full.py",
             "tests/integration/faults/test_owners_held.py",
