@@ -160,10 +160,11 @@ PARTS: Final = (
     Part(
         "owner-mode",
         "what surrounds replicas in owner mode: migrations there and back, several processes of a host, clients in "
-        "three languages, replays, the line before all others",
-        10,
+        "three languages, replays, the line before all others; a replica that hangs while a setting changes",
+        13,
         (
             "tests/integration/test_owners_migrate.py",
+            "tests/integration/test_owners_streams_hung.py",
             "tests/integration/test_host_processes.py",
             "tests/integration/test_line_before.py",
             "tests/integration/test_owners_clients.py",

@@ -9,7 +9,7 @@ from proxy.net.subscription.owned import OwnedSubscription
 from proxy.net.subscription.sentinel import AGAIN_S, AGAIN_S_MAX, FOLLOW_S, LATEST, SUFFIX
 from proxy.net.subscription.upstream import BESIDE_S
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.subscription_rig import SubscriptionRig
+from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import TOPIC, T, single
 
 LEASE_S = 5.0
@@ -282,6 +282,63 @@ def test_a_subscription_that_is_held_keeps_what_workers_have() -> None:
     assert (busy, rig.owned.idle) == (True, True)
     rig.lease()
     assert worker.entries() == [1]
+
+
+def lost_with_messages_that_wait(rig: Rig) -> Worker:
+    """A worker with one message, and another message that waits for it; the broker closes the gateway's consumer."""
+    worker = rig.worker(permits=1)
+    rig.lease()
+    rig.link.deliver((0, single("k", b"0")), (1, single("k", b"1")))
+    assert worker.entries() == [0]
+    (consumer_id,) = rig.link.consumers
+    rig.link.held.add(T.SUBSCRIBE)
+    rig.link.close_consumer(consumer_id)
+    rig.clock.advance(BESIDE_S / 2)
+    worker.flow(10)
+    assert worker.entries() == []
+    return worker
+
+
+def test_nothing_is_delivered_while_its_consumer_is_lost() -> None:
+    """Another may be let in meanwhile that no lease keeps away; if none was, all goes on. A lease changes neither."""
+    rig = Rig()
+    worker = lost_with_messages_that_wait(rig)
+    rig.lease()
+    assert worker.entries() == []
+    rig.link.held.clear()
+    rig.link.answer(T.SUBSCRIBE)
+    rig.clock.settle()
+    assert worker.entries() == [1]
+
+
+def test_one_that_stands_again_delivers_nothing_without_a_lease() -> None:
+    """It is held by then."""
+    rig = Rig()
+    worker = lost_with_messages_that_wait(rig)
+    rig.owned.hold()
+    rig.link.held.clear()
+    rig.link.answer(T.SUBSCRIBE)
+    rig.clock.settle()
+    assert worker.entries() == []
+    rig.lease()
+    assert worker.entries() == [1]
+
+
+def test_where_another_has_taken_its_place_workers_come_again() -> None:
+    """What is here is that one's to deliver: streams', while replicas are configured differently. It waits for them."""
+    rig = Rig()
+    worker = lost_with_messages_that_wait(rig)
+    rig.link.held.clear()
+    rig.link.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict with consumer")
+    rig.link.refuse(T.SUBSCRIBE, *rig.link.refusals[T.SUBSCRIBE])
+    assert worker.answers() == [T.CLOSE_CONSUMER]
+    assert not rig.owner.owned
+    again = rig.subscribe()
+    rig.clock.advance(2)
+    assert again.answers() == []
+    rig.link.refusals.clear()
+    rig.clock.advance(1.1)
+    assert again.answers() == [T.SUCCESS]
 
 
 def test_a_subscription_that_is_given_up_closes_every_consumer() -> None:

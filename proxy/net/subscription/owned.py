@@ -4,6 +4,9 @@ Its one consumer at the broker has the whole hash space as a STICKY range, which
 meanwhile: a replica that still consumes after its lease has ended keeps the next owner out, instead of delivering
 beside it. One that direct workers share for now (`policy.is_migrating`) is consumed beside these instead.
 
+While that consumer is lost nothing is delivered: others may consume meanwhile that no lease keeps away, as streams do
+while `streamed_subscriptions` is changed. If one does, the subscription ends here (`upstream`).
+
 Handing over: nothing more is delivered; what workers have they may acknowledge, until the deadline; then every worker's
 consumer is closed, so that it comes again and is led to the next owner, and the gateway's at the broker, behind the
 acks.
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sized
 
     from proxy.net.subscription.state import SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumers
 
 WHOLE_STREAM: Final = 0
 """The one stream of a subscription that is not cut."""
@@ -47,6 +51,10 @@ class LeasedSubscription(Protocol):
         """What its parts share."""
 
     @property
+    def consumers(self) -> UpstreamConsumers:
+        """Its one consumer at the broker."""
+
+    @property
     def subscribers(self) -> Sized:
         """Its workers."""
 
@@ -69,6 +77,13 @@ class OwnedSubscription:
         self._dispatcher = subscription.state.dispatcher
         self._dispatcher.leases = self._leases = StreamLeases(1)
         self.key = subscription.state.key
+        self._is_leased = False
+        self._stands = True
+        """Whether no other can consume; before its consumer stands for the first time there is nothing to deliver."""
+        consumer = subscription.consumers.get(WHOLE_STREAM)
+        assert consumer is not None
+        if consumer.upstream.exclusive:
+            consumer.stands_changed = self._stands_changed
 
     @property
     def idle(self) -> bool:
@@ -84,8 +99,9 @@ class OwnedSubscription:
         """Deliver until then, by monotonic seconds; `send_s` as for `StreamLeases`."""
         self._leases.send_s = send_s
         self._leases.until = until
-        streams_here.open_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())
-        self._subscription.schedule_flush()
+        self._is_leased = True
+        if self._stands:
+            self._open()
 
     def renew(self, until: float, now: float) -> None:
         """Deliver until then; what waits goes out if it could not before.
@@ -101,8 +117,8 @@ class OwnedSubscription:
 
     def hold(self) -> None:
         """Deliver nothing; workers keep what they have."""
-        streams_here.hold_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())
-        self._subscription.schedule_flush()
+        self._is_leased = False
+        self._close()
 
     def give_up(self, done: Callable[[], None]) -> None:
         """Close every worker's consumer and the gateway's; `done` is called when the broker has answered.
@@ -111,3 +127,20 @@ class OwnedSubscription:
         """
         self._subscription.disconnect_workers(OwnedElsewhere("the subscription goes to another replica; try again"))
         self._subscription.end(done)
+
+    # ---- within
+
+    def _stands_changed(self, stands: bool) -> None:  # noqa: FBT001 - the one bit of news
+        self._stands = stands
+        if not stands:
+            self._close()
+        elif self._is_leased:
+            self._open()
+
+    def _open(self) -> None:
+        streams_here.open_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())
+        self._subscription.schedule_flush()
+
+    def _close(self) -> None:
+        streams_here.hold_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())
+        self._subscription.schedule_flush()

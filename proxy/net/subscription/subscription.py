@@ -258,8 +258,9 @@ class Subscription:
             self.end()
 
     def stream_refused(self, stream: int, error: Exception) -> None:
-        """The broker does not let us: the workers that asked get its words."""
+        """The broker does not let us, at first or again: workers that asked get its words, others may come again."""
         assert stream == WHOLE
+        self.membership.disconnect()
         self.admission.refuse_all(error)
         if not self.state.ended:
             self.finish()

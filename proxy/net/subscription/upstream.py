@@ -10,6 +10,9 @@ A consumer of all slots for itself may be let in because the broker has found th
 one then, and is given what that one had as redeliveries, in no order that batches of several keys could keep. So it
 leaves and comes again: to a subscription without consumers, which begins at its first message that is not acknowledged.
 
+One that stood, was lost and is refused because another has its slots is over, and its workers come again: that one, of
+streams for instance, may have been given what is here, and more.
+
 The consumer of a stream is no worker's business even at first: the replica that had the stream before may be about to
 go.
 """
@@ -86,8 +89,8 @@ class SubscriptionUpstream:
 
         `consumer` gets what the broker sends. `ready` is called when it is subscribed, for the first time or again, and
         `mark_delete_told` after that: everything up to there is acknowledged at the broker; None if it does not tell.
-        `refused` is called when the very first attempt failed and the consumer is closed; of a persistent one when any
-        failed, and it tries again.
+        `refused` is called when the very first attempt failed, or another has all slots that this one had, and the
+        consumer is closed; of a persistent one when any failed, and it tries again.
         """
         self._topic = template.topic
         self._sticky = template.keySharedMeta.keySharedMode == pb.STICKY
@@ -125,6 +128,11 @@ class SubscriptionUpstream:
         self._attempt += 1
         attempt = self._attempt
         self._brokers.locate(self._topic, lambda result: self._located(attempt, result))
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether it is an owner's: the broker lets no other in beside it."""
+        return self._sticky and not self._persistent
 
     @property
     def parked(self) -> bool:
@@ -243,7 +251,7 @@ class SubscriptionUpstream:
 
     def _was_beside(self) -> bool:
         """Whether another consumer of all slots may have been at the broker when it let this one in."""
-        if not self._sticky or self._persistent:
+        if not self.exclusive:
             return False
         late = self._clock.now() - self._asked_at >= BESIDE_S
         return self._beside or (late and not self._comes_again)
@@ -263,6 +271,10 @@ class SubscriptionUpstream:
         if not self.connects and not self._persistent and not self._contended(error):
             self._end(UpstreamState.CLOSED)
             self._on_refused(error)
+            return
+        if self.connects and self.exclusive and self._contended(error):
+            self._end(UpstreamState.CLOSED)
+            self._on_refused(UpstreamUnavailable("another consumer has taken the subscription"))
             return
         self._retry(str(error), at_once=False)
         if self._persistent:

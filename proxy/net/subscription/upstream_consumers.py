@@ -128,6 +128,8 @@ class UpstreamConsumer:
         """Beside it at the broker, where others may consume beside it."""
         self.waits_for_cursor = False
         """Whether it is granted none, and acknowledges nothing, until the broker has told where the cursor stands."""
+        self.stands_changed: Callable[[bool], None] = _nothing
+        """Told when it stands at the broker, and when it is lost."""
         self._state = state
         self._consumers = consumers
         self._lifecycle = lifecycle
@@ -188,6 +190,7 @@ class UpstreamConsumer:
         if self.sentinel is not None:
             self.sentinel.stand()
         state.happened("upstream_ready", connects=self.upstream.connects, **self._facts)
+        self.stands_changed(True)
         self._listener.stream_opened(self.stream)
         state.schedule_flush()
 
@@ -240,6 +243,7 @@ class UpstreamConsumer:
         (upstream.begin_anew if tell_broker else upstream.lost)(reason)
         self._lifecycle.upstream_lost()
         if was_ready:
+            self.stands_changed(False)
             self._listener.stream_lost(self.stream, reason)
 
     def _entry_failed(self, reason: str) -> None:
@@ -374,3 +378,7 @@ class UpstreamConsumers:
     def budget_stops(self) -> int:
         """Times a grant was refused because the bytes were spent."""
         return self._budget_stops_before + sum(consumer.window.budget_stops for consumer in self._consumers.values())
+
+
+def _nothing(_stands: bool) -> None:  # noqa: FBT001 - the one bit of news
+    """Nobody asks."""
