@@ -24,6 +24,8 @@ from tests.integration.conditions import eventually
 PLAN = Plan(messages=60_000, keys=100, workers=4, rate_per_s=100, faults=2, file_messages=6_000)
 """Ten minutes, in ten files."""
 DELAY_S = 90
+FIRST_S_MAX = 900
+"""Spark's start, and its first windows, where other programs have the cores."""
 JUDGED_S = 480
 """Windows of a minute that are over when the last row, at 600 s and some ms, is so much later."""
 
@@ -41,6 +43,16 @@ def journal(tmp_path: Path) -> Path:
     """As gateways leave it."""
     make(PLAN, tmp_path / "journal")
     return tmp_path / "journal"
+
+
+def wait_for_output(running: subprocess.Popen[Any], place: Path) -> None:
+    """Return when there is some; a command that has ended writes none."""
+
+    def has_output_or_ended() -> bool:
+        return any(place.rglob("*.parquet")) or running.poll() is not None
+
+    eventually(has_output_or_ended, "its first output", FIRST_S_MAX)
+    assert running.poll() is None, "it has ended"
 
 
 def follow(spark: SparkSession, journal: Path, out: Path, pace: Pace) -> int:
@@ -64,7 +76,7 @@ def test_a_killed_run_goes_on_and_writes_everything_once(spark: SparkSession, jo
     arguments = ["--out", str(out), "--delay", str(DELAY_S)]
     with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
         try:
-            eventually(lambda: any((out / "live").rglob("*.parquet")), "its first output", deadline_s=300)
+            wait_for_output(running, out / "live")
         finally:
             running.kill()
     for file, aside in later:
@@ -98,7 +110,7 @@ def test_who_is_told_to_end_does_so_without_a_word(journal: Path, tmp_path: Path
         [*command, "--delay", str(DELAY_S)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         try:
-            eventually(lambda: any((out / "live" / "audit").rglob("*.parquet")), "its first output", deadline_s=300)
+            wait_for_output(running, out / "live" / "audit")
             running.send_signal(signal.SIGINT)
             said, complained = running.communicate(timeout=180)
         finally:
