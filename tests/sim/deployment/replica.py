@@ -144,6 +144,11 @@ class Replica:
         then_s = self.process.now() + begin * GroupTiming().send_s
         return bool(count) and deliverable(session, bundle_of(*key, count), then_s)
 
+    def consumes(self, key: tuple[str, str]) -> bool:
+        """Whether its consumer stands at the broker, as far as it knows: an owner delivers nothing while it is lost."""
+        subscription = self.subscription(key)
+        return subscription is not None and subscription.consumers.first_ready() is not None
+
     def may_deliver_stream(self, key: tuple[str, str], stream: int, *, begin: bool = False) -> bool:
         """The same of a stream of a subscription that is cut into some."""
         member = None if self.groups is None else self.groups.members.find(GroupId(*key))

@@ -249,7 +249,8 @@ class Deployment:
         if self._look_dice.random() >= LOOKED_AT or any(each.stopping for each in self.live):
             return
         for topic in self.topics.values():
-            owned = topic.model.owned_by(replica) and replica.may_deliver(topic.key, begin=True)
+            may_deliver = replica.may_deliver(topic.key, begin=True) and replica.consumes(topic.key)
+            owned = topic.model.owned_by(replica) and may_deliver
             if topic.standing.known and (owned or topic.streamed):
                 topic.wake_ups.look(replica.looked_at(topic.key))
 
