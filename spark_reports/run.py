@@ -68,7 +68,7 @@ SMALL: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m",
 }
 LARGE: Final = {
-    # Spark's generated methods are large. Java puts into each what it calls, and so compiles most of it many times over:
+    # Spark's generated methods are large. Java puts into each what it calls, and compiles most of it many times over:
     # that took more processor time than judging. What only smaller methods are put into is compiled in two thirds.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:MetaspaceSize=256m -XX:FreqInlineSize=100",
     # Less is sorted at once, so less memory is needed. Spark's 64 MiB are for a cluster's network.
