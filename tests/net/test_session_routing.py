@@ -114,6 +114,23 @@ def test_a_consumer_nobody_knows_is_left_to_the_broker(name: str, with_worker: b
     assert rig.cause is None
 
 
+def test_an_ack_of_no_consumer_that_asks_for_an_answer_gets_one() -> None:
+    """A broker would never answer, and what was asked would be kept while the connection lasts."""
+    rig = SessionRig().connect()
+    gone = rig.worker(1, 100)
+    rig.worker(2, 101)
+    gone.link.forget()
+    asked = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, request_id=7)
+    asked.message_id.add(ledgerId=1, entryId=1)
+    rig.take_all()
+    rig.client.deliver(encode(T.ACK, asked))
+    (answer,) = rig.to_client()
+    assert (answer.ackResponse.consumer_id, answer.ackResponse.request_id) == (1, 7)
+    assert answer.ackResponse.error == pb.ConsumerNotFound
+    assert "no consumer 1" in answer.ackResponse.message
+    assert rig.to_broker() == []
+
+
 def test_commands_reach_a_worker_before_its_subscribe_was_answered() -> None:
     """The port says it may be called at once; a client may close what it no longer wants."""
     rig = SessionRig().connect()

@@ -101,8 +101,7 @@ class CommandRouter:
             if (port := self._workers.port(body.consumer_id)) is not None:
                 port.ack(body)
             elif body.HasField("request_id"):
-                _check_id(body)
-                self._relay.request(kind, body, frame)
+                self._ack_with_receipt(body, frame)
                 return
         elif kind == _FLOW:
             body = command.flow
@@ -126,6 +125,13 @@ class CommandRouter:
         port.acked_whole(read[1])
         self._counters.intercepted_commands_total += 1
         return True
+
+    def _ack_with_receipt(self, body: pb.CommandAck, frame: bytes) -> None:
+        _check_id(body)
+        if self._relay.consumer_ready(body.consumer_id) is None:
+            self._workers.answer_no_consumer(body)
+        else:
+            self._relay.request(_ACK, body, frame)
 
     def take(self, kind: int, frame: bytes) -> None:
         """Send one command its way. Raises `Violation`, and `FrameError` for what does not parse."""

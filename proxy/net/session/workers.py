@@ -277,6 +277,14 @@ class SessionWorkers:
             message = "Consumer is already present on the connection"
             self._transport.write(error_frame(pb.ServiceNotReady, message, request_id))
 
+    def answer_no_consumer(self, asked: pb.CommandAck) -> None:
+        """Refuse an ACK of a consumer that is not there, as one that the gateway has just closed.
+
+        A broker never answers it (`ServerCnx.handleAck`): the client waits in vain, and the relay would for ever.
+        """
+        message = f"there is no consumer {asked.consumer_id} on this connection; its messages are delivered again"
+        self._transport.write(commands.ack_response(asked.consumer_id, asked, pb.ConsumerNotFound, message))
+
     def _places(self) -> set[Place]:
         return {worker.place for worker in self._workers.values()}
 
