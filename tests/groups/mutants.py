@@ -367,6 +367,20 @@ MUTANTS = (
         "tests/net/test_group_topic.py",
     ),
     _mutant(
+        "a leader that was overtaken waits in line again at once",
+        MANAGER,
+        "return [Errand.CONTEND_LATER if act is Errand.CONTEND else act for act in acts]",
+        "return acts",
+        "tests/groups/test_manager.py",
+    ),
+    _mutant(
+        "a leader is taken for silent that could not be heard yet",
+        MEMBER,
+        "                if self._heard_self_at == -inf:\n",
+        "                if self._over:\n",
+        "tests/net/test_group_member.py",
+    ),
+    _mutant(
         "a leader does not hear of the next",
         MANAGER,
         "        overtaken = self.leader is not None and epoch > self.leader.epoch\n",

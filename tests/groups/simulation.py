@@ -451,6 +451,10 @@ class ReplicaTopic:
 
         self._world.ask(self._replica, contended)
 
+    def contend_later(self) -> None:
+        """As the port says; this broker lets no two lead."""
+        self.contend()
+
     def insist(self) -> None:
         """As the port says; this broker forgets nobody."""
 

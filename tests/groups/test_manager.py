@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -191,5 +192,30 @@ def test_one_that_hears_of_a_later_leader_leads_no_more() -> None:
     found = leading()
     assert found.began(1, 0.0) == found.began(0, 0.0) == []
     assert found.state is State.LEADING
-    assert found.began(2, 0.0) == [Errand.CLOSE, Errand.CONTEND]
+    assert found.began(2, 0.0) == [Errand.CLOSE, Errand.CONTEND_LATER], "else brokers that let two lead always would"
     assert manager().began(2, 0.0) == []
+
+
+def test_two_that_a_broker_lets_lead_do_not_take_turns_with_the_others_for_ever() -> None:
+    """It takes the overtaken one's producer for the exclusive one, and promotes who waits when that is closed."""
+    replicas = {name: LeaderManager(GROUP, name, 4, TIMING) for name in ("a", "b", "c")}
+    for each in replicas.values():
+        each.want(0.0)
+    granted, waiting, began, epoch = deque(["a", "b"]), deque(["c"]), list[str](), 0
+    while granted:
+        name = granted.popleft()
+        began.append(name)
+        assert len(began) < 10, began
+        replicas[name].granted(0.0)
+        (store,) = replicas[name].read(GroupMemory(epoch=epoch), 0.0)
+        assert isinstance(store, Store)
+        epoch = store.record.epoch
+        replicas[name].stored(0.0)
+        for other, each in replicas.items():
+            for act in each.began(epoch, 0.0):
+                if act is Errand.CONTEND:
+                    waiting.append(other)
+                elif act is Errand.CLOSE and waiting:
+                    granted.append(waiting.popleft())
+    assert began == ["a", "b", "c"]
+    assert [name for name, each in replicas.items() if each.leader is not None] == ["c"]

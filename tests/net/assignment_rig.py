@@ -48,6 +48,9 @@ class NoTopic:
     def contend(self) -> None:
         """As the port says."""
 
+    def contend_later(self) -> None:
+        """As the port says."""
+
     def fence(self) -> None:
         """As the port says."""
         self.fenced += 1

@@ -101,8 +101,9 @@ class OwnStreams:
 class SilentGroup:
     """A member whose mail works, in a group whose leader says nothing more."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, mail_works: bool = True) -> None:
         self.clock, self.mail, self.topic = FakeClock(), OwnMail(), OwnTopic()
+        self.mail.works = mail_works
         self.session = SessionId("here", 1)
         self.member = self.mail.member = GroupMember(
             GROUP, self.session, 4, TIMING, self.clock, self.mail, lambda: None
@@ -157,6 +158,17 @@ def test_who_does_not_hear_itself_fences_nobody() -> None:
     assert group.topic.fenced == 0
     group.mail.works = True
     group.clock.advance(2 * TIMING.find_leader_s)
+    assert group.topic.fenced == 1
+
+
+def test_a_leader_is_silent_since_it_could_be_heard() -> None:
+    """A replica that starts on a busy machine has no mail for seconds."""
+    group = SilentGroup(mail_works=False)
+    group.clock.advance(2 * TIMING.drop_s)
+    group.mail.works = True
+    group.clock.advance(TIMING.silent_s - 0.1)
+    assert group.topic.fenced == 0
+    group.clock.advance(TIMING.find_leader_s + TIMING.fence_spread_s + 0.1)
     assert group.topic.fenced == 1
 
 

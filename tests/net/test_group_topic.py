@@ -6,7 +6,16 @@ import pytest
 
 from proxy.groups.encoding import RECORD_KEY, encode
 from proxy.groups.memory import GroupMemory
-from proxy.net.group.topic import FENCED_S, RETRY_S, STORE_S_MAX, TIDY_RECORDS, TIDY_S, TOUCH_S, PulsarGroupTopic
+from proxy.net.group.topic import (
+    FENCED_S,
+    RETRY_S,
+    STAND_BACK_S,
+    STORE_S_MAX,
+    TIDY_RECORDS,
+    TIDY_S,
+    TOUCH_S,
+    PulsarGroupTopic,
+)
 from proxy.net.group.topic_reader import READ_S_MAX, SUBSCRIPTION
 from proxy.net.group.topic_removal import REMOVE_S_MAX
 from proxy.wire import pulsar_pb2 as pb
@@ -155,6 +164,22 @@ def test_one_that_comes_too_late_is_given_away(rig: Rig) -> None:
     producer_id = rig.broker.grant(asked)
     assert rig.broker.next(T.CLOSE_PRODUCER).close_producer.producer_id == producer_id
     assert rig.listener.journal == []
+
+
+def test_one_that_was_overtaken_lets_others_have_their_turn(rig: Rig) -> None:
+    """It closes its producer, and waits in the broker's line again later, unless it is no longer wanted."""
+    for wanted in (False, True):
+        rig.held()
+        rig.topic.close()
+        rig.topic.contend_later()
+        rig.topic.contend_later()
+        rig.broker.sent()
+        rig.broker.clock.advance(STAND_BACK_S - 0.1)
+        assert rig.broker.sent() == []
+        if not wanted:
+            rig.topic.close()
+        rig.broker.clock.advance(STAND_BACK_S)
+        assert [command.type for command in rig.broker.sent()] == [T.PRODUCER] * wanted
 
 
 def test_insisting(rig: Rig) -> None:

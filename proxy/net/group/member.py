@@ -4,7 +4,8 @@ Actions of the state machines go out through ports, and events come in as calls.
 leader of which nothing is heard. A session without one for the length of a lease assumes that the broker has forgotten
 waiting producers, and insists. When no leader has said anything for `silent_s`, and what this replica says arrives at
 itself, the leader stands still or is cut off, and the producer is taken away from it: it would keep every key
-of the group standing for the minute in which the broker gives its connection up.
+of the group standing for the minute in which the broker gives its connection up. The silence counts from the first
+word that arrived here: what starts on a busy machine hears nothing for seconds.
 """
 
 from __future__ import annotations
@@ -166,6 +167,8 @@ class GroupMember:
         now = self._clock.now()
         if isinstance(message, FromSession):
             if message.report.session == self.session.session:
+                if self._heard_self_at == -inf:
+                    self._leader_heard_at = now  # before that, no leader could have been heard
                 self._heard_self_at = now
             self._manage(self.manager.receive(message, now))
         elif isinstance(message, ReplayWanted | KeepOrders | OfReach):
@@ -330,6 +333,8 @@ class GroupMember:
     def _run(self, errand: Errand, topic: GroupTopic) -> None:
         if errand is Errand.CONTEND:
             topic.contend()
+        elif errand is Errand.CONTEND_LATER:
+            topic.contend_later()
         elif errand is Errand.READ:
             topic.read()
         elif errand is Errand.REMOVE:

@@ -35,6 +35,9 @@ class GroupTopic(Protocol):
     def contend(self) -> None:
         """Wait for the producer, until it is granted or `close`; idempotent."""
 
+    def contend_later(self) -> None:
+        """The same in a while, longer than a few others need to lead and to stop again."""
+
     def insist(self) -> None:
         """Ask whether the producer is free: a broker may have forgotten the waiting producer (it does at an unload)."""
 

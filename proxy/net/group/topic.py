@@ -45,6 +45,8 @@ log = structlog.get_logger("keyline.groups")
 
 RETRY_S: Final = 0.5
 """Between two attempts to wait for the producer, where the broker refuses."""
+STAND_BACK_S: Final = 5.0
+"""Before one that another has overtaken waits again: some ten others lead and stop in that time."""
 FENCED_S: Final = 3.0
 """Time after the broker refused a waiting producer in which none is fenced: another candidate begins to lead."""
 STORE_S_MAX: Final = 5.0
@@ -95,6 +97,12 @@ class PulsarGroupTopic:
         self._wanted = True
         if self._waiting is None and not self._retry.is_set:
             self._wait()
+
+    def contend_later(self) -> None:
+        """As the port says."""
+        self._wanted = True
+        if self._waiting is None:
+            self._retry.set(STAND_BACK_S, self._wait_again)
 
     def insist(self) -> None:
         """As the port says."""
