@@ -63,7 +63,8 @@ class Event(Enum):
     IDLE = "no session for long"
     SETTLED = "all is handed over, or it took too long"
     SUCCEEDED = "another is to lead"
-    OVERTAKEN = "it stood still, or a later leader is heard of"
+    STOOD_STILL = "it stood still"
+    OVERTAKEN = "a later leader is heard of"
 
 
 class Action(Enum):
@@ -78,6 +79,7 @@ class Action(Enum):
     RETIRE = "let the leader hand over"
     STOP = "close the producer"
     STOP_AND_CONTEND = "throw the leader away; ask for the producer"
+    STOP_AND_CONTEND_LATER = "throw the leader away; ask for the producer in a while"
 
 
 class Transition(NamedTuple):
@@ -93,6 +95,7 @@ def _stay(state: State) -> Transition:
 
 _STOP: Final = Transition(Action.STOP, State.OUT)
 _AGAIN: Final = Transition(Action.STOP_AND_CONTEND, State.CANDIDATE)
+_AGAIN_LATER: Final = Transition(Action.STOP_AND_CONTEND_LATER, State.CANDIDATE)
 
 TABLE: Final[dict[State, dict[Event, Transition]]] = {
     State.OUT: {
@@ -106,6 +109,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _stay(State.OUT),
         Event.SETTLED: _stay(State.OUT),
         Event.SUCCEEDED: _stay(State.OUT),
+        Event.STOOD_STILL: _stay(State.OUT),
         Event.OVERTAKEN: _stay(State.OUT),
     },
     State.CANDIDATE: {
@@ -118,6 +122,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _stay(State.CANDIDATE),
         Event.SETTLED: _stay(State.CANDIDATE),
         Event.SUCCEEDED: _AGAIN,
+        Event.STOOD_STILL: _stay(State.CANDIDATE),
         Event.OVERTAKEN: _stay(State.CANDIDATE),
     },
     State.READING: {
@@ -130,6 +135,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _stay(State.READING),
         Event.SETTLED: _stay(State.READING),
         Event.SUCCEEDED: _stay(State.READING),
+        Event.STOOD_STILL: _stay(State.READING),
         Event.OVERTAKEN: _stay(State.READING),
     },
     State.CLAIMING: {
@@ -142,6 +148,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _stay(State.CLAIMING),
         Event.SETTLED: _stay(State.CLAIMING),
         Event.SUCCEEDED: _stay(State.CLAIMING),
+        Event.STOOD_STILL: _stay(State.CLAIMING),
         Event.OVERTAKEN: _stay(State.CLAIMING),
     },
     State.LEADING: {
@@ -155,7 +162,8 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _AGAIN,
         Event.SETTLED: _stay(State.LEADING),
         Event.SUCCEEDED: _AGAIN,
-        Event.OVERTAKEN: _AGAIN,
+        Event.STOOD_STILL: _AGAIN,
+        Event.OVERTAKEN: _AGAIN_LATER,
     },
     State.RETIRING: {
         Event.WANTED: _stay(State.RETIRING),
@@ -167,6 +175,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _STOP,
         Event.SETTLED: _STOP,
         Event.SUCCEEDED: _stay(State.RETIRING),
+        Event.STOOD_STILL: _STOP,
         Event.OVERTAKEN: _STOP,
     },
 }
@@ -188,6 +197,11 @@ class Errand(Enum):
 
 
 ManagerAct: TypeAlias = Errand | LeaderAct
+_AFTER_STOP: Final[dict[Action, list[Errand]]] = {
+    Action.STOP: [],
+    Action.STOP_AND_CONTEND: [Errand.CONTEND],
+    Action.STOP_AND_CONTEND_LATER: [Errand.CONTEND_LATER],
+}
 
 
 class LeaderManager:
@@ -251,8 +265,7 @@ class LeaderManager:
     def began(self, epoch: int, now: float) -> list[ManagerAct]:
         """Some replica leads since, with this epoch."""
         overtaken = self.leader is not None and epoch > self.leader.epoch
-        acts = self._happen(Event.OVERTAKEN, now) if overtaken else []
-        return [Errand.CONTEND_LATER if act is Errand.CONTEND else act for act in acts]
+        return self._happen(Event.OVERTAKEN, now) if overtaken else []
 
     # ---- the leader
 
@@ -311,7 +324,7 @@ class LeaderManager:
             return []
         stood_still = now - self._ran_at > self._timing.silent_s
         self._ran_at = now
-        return self._happen(Event.OVERTAKEN, now) if stood_still else []
+        return self._happen(Event.STOOD_STILL, now) if stood_still else []
 
     def _announced_again(self, now: float) -> list[ManagerAct]:
         if self.leader is None or not self._announce_at <= min(now, self._announce_until):
@@ -339,13 +352,13 @@ class LeaderManager:
             assert self.leader is not None
             self._retired_until = now + self._timing.retire_s
             return [*self.leader.retire(now), *self._retired(now)]
-        if action in (Action.STOP, Action.STOP_AND_CONTEND):
+        if action in _AFTER_STOP:
             ended = event is Event.SETTLED and self.leader is not None and self.leader.ended
             self.leader = None
             self._memory = GroupMemory()
             if ended and not is_deployment(self.group):  # which comes back, with all that it knows of operators' orders
                 return [Errand.REMOVE]
-            return [Errand.CLOSE, Errand.CONTEND] if action is Action.STOP_AND_CONTEND else [Errand.CLOSE]
+            return [Errand.CLOSE, *_AFTER_STOP[action]]
         return []
 
     def _claim(self) -> Store:

@@ -369,8 +369,8 @@ MUTANTS = (
     _mutant(
         "a leader that was overtaken waits in line again at once",
         MANAGER,
-        "return [Errand.CONTEND_LATER if act is Errand.CONTEND else act for act in acts]",
-        "return acts",
+        "        Event.OVERTAKEN: _AGAIN_LATER,\n",
+        "        Event.OVERTAKEN: _AGAIN,\n",
         "tests/groups/test_manager.py",
     ),
     _mutant(

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +17,8 @@ from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient
 from tests.integration.clients import key_shared
-from tests.integration.owner_rig import patiently, settle
+from tests.integration.owner_rig import REPLICAS, deployment_of, patiently, settle
 
-REPLICAS: Final = 3
 NAMES: Final = tuple(f"w{number}" for number in range(REPLICAS))
 """Of the workers, one at each replica."""
 RECEIVE_MS: Final = 50
@@ -204,11 +203,9 @@ def crew_at(
     work_s: Mapping[str, float] | None = None,
 ) -> Iterator[Crew]:
     """Three replicas and their workers."""
-    with ExitStack() as stack:
-        own = {"group_deployment": topic.rpartition("/")[2], **(settings or {})}
-        replicas = Replicas(stack, broker, directory, own)
-        replicas.start(REPLICAS)
-        settle(replicas.gateways)
+    with deployment_of(broker, topic.rpartition("/")[2], directory, settings) as replicas:
         crew = Crew(replicas, broker, topic, work_s or {})
-        stack.callback(crew.end)
-        yield crew
+        try:
+            yield crew
+        finally:
+            crew.end()

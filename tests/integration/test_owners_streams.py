@@ -130,9 +130,7 @@ def test_while_replicas_differ_some_workers_wait_and_nothing_is_out_of_order(
         produce(place)
         place.run.wait_acknowledged(MESSAGES // 6)
         for number, gateway in enumerate(place.gateways):
-            gateway.configure(streamed_subscriptions=pattern if named else "")
-            place.run.interruption(Cause.GATEWAY_STOPPED)
-            gateway.restart()
+            change(place, gateway, pattern if named else "")
             if named and gateway is place.gateways[0]:
                 place.run.start_worker("late", service_url=gateway.service_url, **TAKING).wait_joined()
                 eventually(partial(refused, gateway, topic), "streams that the broker refuses beside the owner")
@@ -140,6 +138,13 @@ def test_while_replicas_differ_some_workers_wait_and_nothing_is_out_of_order(
         mode = "streams" if named else "owner"
         eventually(lambda: {item["groups_mode"] for item in parts(place.gateways[0], topic)} == {mode}, mode)
         place.finish(Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE, Cause.CONNECTION_LOST, messages=MESSAGES)
+
+
+def change(place: Owned, gateway: KeylineGateway, patterns: str) -> None:
+    """Restart one replica with this setting."""
+    gateway.configure(streamed_subscriptions=patterns)
+    place.run.interruption(Cause.GATEWAY_STOPPED)
+    gateway.restart()
 
 
 def stay(gateway: KeylineGateway, topic: str) -> None:

@@ -14,7 +14,6 @@ from typing import Final
 import pytest
 
 from integration.artifacts import PULSAR_VERSIONS
-from integration.gateway import KeylineGateway
 from integration.load.lives import Cause
 from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
@@ -22,7 +21,7 @@ from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
 from tests.integration.faults.owner_waits import frozen
 from tests.integration.owner_rig import KEYS, TAKING, WORKERS, Owned, deployment_of, owned_subscription
-from tests.integration.test_owners_streams import parts, refused, stay
+from tests.integration.test_owners_streams import change, parts, refused, stay
 
 MESSAGES: Final = 3_000
 """Before it hangs and meanwhile, and again afterwards."""
@@ -42,13 +41,6 @@ pytestmark = [
 def module_broker_settings() -> dict[str, str]:
     """It closes no connection for silence alone."""
     return {"keepAliveIntervalSeconds": "3600"}
-
-
-def change(place: Owned, gateway: KeylineGateway, patterns: str) -> None:
-    """Restart one replica with this setting."""
-    gateway.configure(streamed_subscriptions=patterns)
-    place.run.interruption(Cause.GATEWAY_STOPPED)
-    gateway.restart()
 
 
 def produce(place: Owned) -> None:

@@ -457,7 +457,7 @@ def test_whoever_leaves_too_late_leaves_all_the_same() -> None:
 
 
 def test_who_is_let_in_while_the_replica_stops_begins_no_session() -> None:
-    """The others are giving their streams back: what this one got would be handed over by nobody."""
+    """The others are giving their streams back: what this one got would not be handed over."""
     rig = AssignmentRig()
     rig.link.held.add(T.SUBSCRIBE)
     late = rig.subscribe("late", topic="persistent://public/default/another")

@@ -19,7 +19,7 @@ WAY_S = 0.02
 """Mean, there and back each."""
 
 Count: TypeAlias = "Callable[[tuple[str, str]], int | None]"
-"""Of a topic and a subscription; None if nobody can tell now."""
+"""Of a topic and a subscription; None if that cannot be told now."""
 
 
 class AdminApi:
@@ -43,7 +43,7 @@ class AdminApi:
         self._there.call_later(self._way_s(), tell)
 
     def of_coordinators(self, answered: Callable[[int | Exception], None]) -> None:
-        """As the protocol says; subscriptions are too few here for anybody to ask."""
+        """As the protocol says; subscriptions are too few here for that to be asked."""
         raise AssertionError(answered)
 
     def _way_s(self) -> float:

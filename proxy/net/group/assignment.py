@@ -141,7 +141,7 @@ class GroupAssignment:
             return  # `_left` looks again
         if self.member is not None:
             self.member.weigh(count)
-        elif count and not self._subscription.services.shutting_down:  # what it got there nobody would hand over
+        elif count and not self._subscription.services.shutting_down:  # what it got there would not be handed over
             self.member = self._join(self, count)
             self._audit_log.began(self.member)
             self._report()

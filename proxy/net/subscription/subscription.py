@@ -174,7 +174,7 @@ class Subscription:
         self._bytes_reported = 0
         self._on_end(self)
 
-    def disconnect_workers(self, error: UpstreamUnavailable | None = None) -> None:
+    def disconnect_workers(self, error: Exception | None = None) -> None:
         """As the broker does on seek and unsubscribe: every consumer is closed and may come again.
 
         `error` is for those that have not joined yet.
@@ -260,8 +260,7 @@ class Subscription:
     def stream_refused(self, stream: int, error: Exception) -> None:
         """The broker does not let us, at first or again: workers that asked get its words, others may come again."""
         assert stream == WHOLE
-        self.membership.disconnect()
-        self.admission.refuse_all(error)
+        self.disconnect_workers(error)
         if not self.state.ended:
             self.finish()
 

@@ -109,7 +109,7 @@ class Anywhere:
 
     def check(self) -> None:
         """An order is done wherever it is given, and known everywhere."""
-        for topic in [topic for topic in self._world.topics.values() if not topic.streamed]:
+        for topic in self._world.owned_topics:
             for name in self._world.replicas:
                 self._check_at(name, topic, pausing)
                 self._check_known(topic, paused=True)

@@ -52,12 +52,11 @@ class Deletion:
 
 def delete_all(world: Deployment) -> None:
     """The last worker of each topic deletes its subscription, and leaves: it is gone at the broker. None of streams."""
-    topics = [topic for topic in world.topics.values() if not topic.streamed]
-    for topic in topics:
+    for topic in world.owned_topics:
         for worker in topic.live[1:]:
             worker.process.run(worker.close)
     world.advance(LEAVE_S)
-    for topic in topics:
+    for topic in world.owned_topics:
         _delete(world, topic)
 
 

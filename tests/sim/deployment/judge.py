@@ -8,7 +8,7 @@ with replicas that lead workers there. So G1 to G5 hold for each owner as for a 
 - where everything goes as planned, the next owner has no excuse: what workers hold or have acknowledged stays so;
 - what a replica passes on to its workers is not old: the broker has it for unacknowledged still;
 - what is parked is delivered, or deleted by order, and nothing else becomes of it (`lot`);
-- an owner that has asked what is in open transactions lets nothing overtake it, whoever it was acknowledged to.
+- an owner that has asked what is in open transactions lets nothing overtake it, whichever owner it was acknowledged to.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Operators:
         self.anywhere = Anywhere(world, self.owner_of)
 
     def owner_of(self, topic: Topic) -> tuple[Replica, Subscription] | None:
-        """Who may deliver it, and has workers of it; nobody owns one that is cut into streams."""
+        """Who may deliver it, and has workers of it; one that is cut into streams has no owner."""
         for replica in self._world.live:
             subscription = None if topic.streamed else replica.subscription(topic.key)
             if subscription is not None and not subscription.state.ended and replica.may_deliver(topic.key):

@@ -76,8 +76,8 @@ class StreamsModel(OwnersModel):
             raise Violation(f"streams: {told}, and does not consume it")
         slots = {range_slot(self._storage.messages[number].key) for number in numbers}
         for each in self.topic.cluster.consumers:
-            ours = each.probes or self._process(each) is replica.process
-            if not ours and any(each.slots[0] <= slot <= each.slots[1] for slot in slots):
+            harmless = each.probes or self._process(each) is replica.process
+            if not harmless and any(each.slots[0] <= slot <= each.slots[1] for slot in slots):
                 raise Violation(f"streams: {told}, and another consumes it at the broker")
         if consumer is not self._consumers.get(stream):
             self._moved(stream)

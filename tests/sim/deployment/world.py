@@ -218,6 +218,11 @@ class Deployment:
         """What a worker consumes; None for any other process."""
         return self._topic_of_worker.get(process)
 
+    @property
+    def owned_topics(self) -> list[Topic]:
+        """Those whose subscriptions have owners: all but one that is cut into streams."""
+        return [topic for topic in self.topics.values() if not topic.streamed]
+
     def new_process(self, name: str) -> Process:
         """One more."""
         self._processes += 1
