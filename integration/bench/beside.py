@@ -8,22 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx
 import pulsar
 
-from integration.bench.latency import (
-    END_S_MAX,
-    RATE,
-    START_S_MAX,
-    WARM_UP_BLOCKS,
-    blocks_of,
-    produce_block,
-    start_workers,
-)
+from integration.bench.latency import RATE, WARM_UP_BLOCKS, blocks_of, produce_block
+from integration.bench.latency_workers import LatencyWorkers
 from integration.bench.report import Row, Spread, differences
 
 if TYPE_CHECKING:
@@ -46,14 +38,10 @@ class Calls:
 def measure_beside(stage: Stage, calls: Calls) -> tuple[list[Row], list[float]]:
     """Seconds with and without calls, in turns: rows of the messages' latency, and how long the calls took."""
     blocks = WARM_UP_BLOCKS + 2 * max(1, int(stage.sizes.latency_s))
-    with ExitStack() as ends:
-        workers = start_workers(stage, "gateway", calls.topic, blocks * RATE)
-        ends.callback(workers.process.kill)
-        workers.wait(workers.result.with_suffix(".ready"), START_S_MAX)
+    with LatencyWorkers(stage, "gateway", calls.topic) as workers:
         stage.wait_until_quiet()
         took = _produce(stage, calls, blocks)
-        workers.wait(workers.result, END_S_MAX)
-    done = blocks_of(workers.result)
+        done = blocks_of(workers.ages_ms(blocks * RATE))
     quiet, called = done[0::2], done[1::2]
     rows = []
     for name in ("p50", "p99"):

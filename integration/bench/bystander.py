@@ -7,7 +7,6 @@ and not a median of seconds: a gateway that stands still for some of them must s
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -19,15 +18,8 @@ import httpx
 import pulsar
 
 from integration.bench.attacks import ATTACKS, GO_SUFFIX, Attack
-from integration.bench.latency import (
-    END_S_MAX,
-    RATE,
-    START_S_MAX,
-    WARM_UP_BLOCKS,
-    Workers,
-    produce_block,
-    start_workers,
-)
+from integration.bench.latency import RATE, WARM_UP_BLOCKS, produce_block
+from integration.bench.latency_workers import LatencyWorkers
 from integration.bench.machine import note
 from integration.bench.report import Row, Spread, differences, quantile
 from integration.errors import IntegrationError
@@ -110,17 +102,12 @@ def _measure_one(stage: Stage, attack: Attack, number: int) -> list[Row]:
     topic = f"persistent://public/default/bystander-{number}"
     livez = Livez(stage)
     with ExitStack() as ends:
-        workers = start_workers(stage, "gateway", topic, blocks * RATE)
-        ends.callback(workers.process.kill)
-        workers.wait(workers.result.with_suffix(".ready"), START_S_MAX)
+        workers = ends.enter_context(LatencyWorkers(stage, "gateway", topic))
         ends.enter_context(livez.asked())
         producing = ends.enter_context(_producing(stage.broker.service_url, topic))
         producing.run(WARM_UP_BLOCKS)
         phases = [_round(stage, attack, f"{topic}-attacked-{turn}", producing, livez) for turn in range(rounds)]
-        workers.wait(workers.result, END_S_MAX)
-        ages_ms = [age / 1e6 for _, age in sorted(json.loads(workers.result.read_text()))]
-    for file in (workers.result, workers.result.with_suffix(".ready")):
-        file.unlink()
+        ages_ms = workers.ages_ms(blocks * RATE)
     return _rows(attack, phases, ages_ms)
 
 
@@ -166,7 +153,7 @@ def _round(stage: Stage, attack: Attack, topic: str, producing: _Producing, live
     arguments = ["-m", attack.module, stage.gateway.service_url, stage.broker.service_url, topic, str(ready)]
     process = OwnedProcess([sys.executable, *arguments], log)
     try:
-        Workers(process, log, ready).wait(ready, PREPARE_S_MAX)
+        process.wait_until(ready.exists, "the attack's begin", PREPARE_S_MAX)
         stage.wait_until_quiet()
         quiet = producing.phase(seconds, livez)
         producing.run(BORDER_BLOCKS)

@@ -1,18 +1,16 @@
 """Measures end-to-end latency at a steady rate: from the producer's call to the worker's listener.
 
 The producer sends directly to the broker on all sides, so that the difference is the way to the workers alone. Each
-message carries the moment of its sending by the monotonic clock, which all processes of a machine share. On either
-side four Key_Shared workers run in one process with the official Python client (`latency_worker`), unmodified but for
-the URL. The sides take turns second by second, since a shared machine is slow for seconds at a time; what the gateway
-adds is told from neighbouring seconds.
+message carries the moment of its sending by the monotonic clock, which all processes of a machine share. On either side
+run four Key_Shared workers with the official Python client (`latency_workers`), unmodified but for the URL. The sides
+take turns second by second, since a shared machine is slow for seconds at a time; what the gateway adds is told from
+neighbouring seconds.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import struct
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -23,24 +21,18 @@ import pulsar
 
 from integration.bench.frames_made import KEY_COUNT, PAYLOAD_BYTES
 from integration.bench.latency_worker import SENT_AT
+from integration.bench.latency_workers import LatencyWorkers
 from integration.bench.machine import note
 from integration.bench.report import Row, Spread, differences
 from integration.bench.stage import ALL_SIDES, Side, Stage, with_proxy
-from integration.errors import IntegrationError
-from integration.logs import tail
-from integration.processes import OwnedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 RATE: Final = 1_000
 """Messages a second, one side at a time, unless a load says otherwise."""
 WARM_UP_BLOCKS: Final = 3
 """Seconds of each side that are sent first and do not count."""
-START_S_MAX: Final = 60.0
-END_S_MAX: Final = 60.0
-POLL_S: Final = 0.05
 UNBATCHED: Final = {"batching_enabled": False, "block_if_queue_full": True}
 KEYS: Final = tuple(f"key-{number}" for number in range(KEY_COUNT))
 
@@ -73,27 +65,6 @@ class Block:
     p99_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """The process of one side's workers and the files they write."""
-
-    process: OwnedProcess
-    log: Path
-    result: Path
-
-    def wait(self, file: Path, timeout_s: float) -> None:
-        """Return when the file is there.
-
-        Raises:
-            IntegrationError: the process ended without it, or it took too long.
-        """
-        deadline = time.monotonic() + timeout_s
-        while not file.exists():
-            if not self.process.running or time.monotonic() > deadline:
-                raise IntegrationError(f"the latency workers did not write {file.name}:\n{tail(self.log)}")
-            time.sleep(POLL_S)
-
-
 def measure(stage: Stage) -> list[Row]:
     """Messages one by one, as producers without batching send them.
 
@@ -112,28 +83,16 @@ def measure_load(stage: Stage, load: Load) -> list[Row]:
     blocks = WARM_UP_BLOCKS + max(1, int(stage.sizes.latency_s))
     with ExitStack() as ends:
         stage = ends.enter_context(with_proxy(stage))
-        workers = {side: start_workers(stage, side, load.topic(side), blocks * load.rate) for side in ALL_SIDES}
-        for each in workers.values():
-            ends.callback(each.process.kill)
-            each.wait(each.result.with_suffix(".ready"), START_S_MAX)
+        sides = {side: ends.enter_context(LatencyWorkers(stage, side, load.topic(side))) for side in ALL_SIDES}
         stage.wait_until_quiet()
-        meter = stage.meter(**{f"{side}_workers": each.process.pid for side, each in workers.items()})
+        meter = stage.meter(**{name: pid for each in sides.values() for name, pid in each.processes.items()})
         _produce_in_turns(stage.broker.service_url, load, blocks)
-        for each in workers.values():
-            each.wait(each.result, END_S_MAX)
+        done = {side: blocks_of(each.ages_ms(blocks * load.rate), load.rate) for side, each in sides.items()}
         usage = meter.read()
-    done = {side: blocks_of(workers[side].result, load.rate) for side in ALL_SIDES}
     for side, blocks_done in done.items():
         note(f"  {load.name} {side}: p50 {statistics.median(block.p50_ms for block in blocks_done):.2f} ms")
     note(f"  others {usage.others_share:.0%}, reference {usage.reference_ns:.0f} ns")
     return _rows(load, done)
-
-
-def start_workers(stage: Stage, side: Side, topic: str, count: int) -> Workers:
-    """Four workers in a process of their own, until they have `count` messages."""
-    log, result = (stage.directory / f"{topic.rsplit('/', 1)[1]}-workers.{suffix}" for suffix in ("log", "json"))
-    arguments = ["-m", "integration.bench.latency_worker", stage.url(side), topic, str(count), str(result)]
-    return Workers(OwnedProcess([sys.executable, *arguments], log), log, result)
 
 
 def _produce_in_turns(service_url: str, load: Load, blocks: int) -> None:
@@ -166,12 +125,11 @@ def _ignore(_result: pulsar.Result, _message_id: object) -> None:
     """A message that was not stored is missed by the workers."""
 
 
-def blocks_of(result: Path, rate: int = RATE) -> list[Block]:
-    """Cut what the workers wrote into the seconds it was sent in."""
-    ages = [age / 1e6 for _, age in sorted(json.loads(result.read_text()))]
+def blocks_of(ages_ms: Sequence[float], rate: int = RATE) -> list[Block]:
+    """Cut the ages of messages, in the order of sending, into the seconds they were sent in, without the warm-up."""
     blocks = []
-    for start in range(WARM_UP_BLOCKS * rate, len(ages), rate):
-        cuts = statistics.quantiles(ages[start : start + rate], n=100)
+    for start in range(WARM_UP_BLOCKS * rate, len(ages_ms), rate):
+        cuts = statistics.quantiles(ages_ms[start : start + rate], n=100)
         blocks.append(Block(cuts[49], cuts[98]))
     return blocks
 

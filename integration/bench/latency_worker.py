@@ -1,60 +1,54 @@
-"""Runs four Key_Shared workers that record the age of each message: `latency_worker URL TOPIC COUNT RESULT_FILE`.
+"""Runs a Key_Shared worker that records the age of each message: `latency_worker URL TOPIC FILE`.
 
-A process of its own, so that the producer's interpreter does not stand in its way. When all have subscribed it makes
-the file RESULT.ready; when COUNT messages have come it writes RESULT_FILE as JSON: [sent at, age], in nanoseconds.
+A process for each worker, as in production: workers that share an interpreter wait for each other. When it has
+subscribed it makes the file, and appends to it what has come meanwhile, ten times a second: pairs of 64-bit numbers,
+sent at and age, in nanoseconds. It runs until it is killed.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
-import threading
 import time
+from array import array
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import pulsar
 
-from integration.load.client import end_process
-
 SENT_AT: Final = "<q"
 """First bytes of the payload: nanoseconds of the monotonic clock."""
-WORKERS: Final = 4
+NUMBER: Final = "q"
+"""What the file is an array of."""
 SUBSCRIPTION: Final = "latency"
-WAIT_S_MAX: Final = 600.0
+WRITE_S: Final = 0.1
 
 
-def main(service_url: str, topic: str, count: int, result_file: Path) -> None:
+def main(service_url: str, topic: str, file: Path) -> NoReturn:
     """Receive, acknowledge, write."""
-    seen: list[tuple[int, int]] = []
-    complete = threading.Event()
+    seen = array(NUMBER)
 
     def received(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
         now = time.monotonic_ns()
         (sent_at,) = struct.unpack_from(SENT_AT, message.data())
-        seen.append((sent_at, now - sent_at))
+        seen.extend((sent_at, now - sent_at))
         consumer.acknowledge(message)
-        if len(seen) == count:
-            complete.set()
 
-    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
-    for _ in range(WORKERS):
-        client.subscribe(
-            topic,
-            SUBSCRIPTION,
-            consumer_type=pulsar.ConsumerType.KeyShared,
-            initial_position=pulsar.InitialPosition.Earliest,
-            message_listener=received,
-        )
-    result_file.with_suffix(".ready").touch()
-    complete.wait(WAIT_S_MAX)
-    unfinished = result_file.with_suffix(".part")
-    unfinished.write_text(json.dumps(seen))
-    unfinished.rename(result_file)
-    client.close()
-    end_process()
+    pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)).subscribe(
+        topic,
+        SUBSCRIPTION,
+        consumer_type=pulsar.ConsumerType.KeyShared,
+        initial_position=pulsar.InitialPosition.Earliest,
+        message_listener=received,
+    )
+    written = 0
+    with file.open("ab", buffering=0) as out:
+        while True:
+            time.sleep(WRITE_S)
+            new = seen[written:]
+            out.write(new.tobytes())
+            written += len(new)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from array import array
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from integration.bench import drains as drains_module
-from integration.bench import frames_made, growth, latency, mixed_worker, recompression
+from integration.bench import frames_made, growth, latency, latency_workers, mixed_worker, recompression
 from integration.bench.backlog import payloads
-from integration.bench.drain import Drain
+from integration.bench.drain import WORKERS, Drain
 from integration.bench.latency import Load, blocks_of
+from integration.bench.latency_worker import NUMBER
+from integration.bench.latency_workers import LatencyWorkers, ages_ms
 from integration.bench.machine import Usage
 from integration.bench.mixed_backlog import Backlog
 from integration.bench.mixed_trouble import NONE, TROUBLES, rows_of
@@ -50,9 +53,9 @@ class FakeConsumer:
 
 
 def test_workers_of_two_topics_share_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A section of a full run found the ready file and the result of one before it, and measured that again."""
-    started: list[Path] = []
-    monkeypatch.setattr(latency, "OwnedProcess", lambda _command, log: started.append(log))
+    """A section of a full run found the files of one before it, and measured that again."""
+    started: list[list[str]] = []
+    monkeypatch.setattr(latency_workers, "OwnedProcess", lambda command, log: started.append([*command, str(log)]))
 
     class OfPaths:
         directory = tmp_path
@@ -61,18 +64,21 @@ def test_workers_of_two_topics_share_no_file(tmp_path: Path, monkeypatch: pytest
             return side
 
     names = ("latency-gateway", "statistics-latency", "latency-direct")
-    results = [latency.start_workers(OfPaths(), "gateway", f"persistent://a/b/{name}", 1).result for name in names]  # type: ignore[arg-type]  # a stage without servers
-    assert len({*results, *started}) == 2 * len(names)
+    for name in names:
+        LatencyWorkers(OfPaths(), "gateway", f"persistent://a/b/{name}")  # type: ignore[arg-type]  # a stage without servers
+    assert len({file for command in started for file in command[-2:]}) == 2 * WORKERS * len(names)
 
 
 def test_a_load_of_another_rate_is_cut_into_its_own_seconds(tmp_path: Path) -> None:
     """The seconds that warm up are left out by the load's own rate."""
     rate, seconds = 10, latency.WARM_UP_BLOCKS + 2
-    ages_ms = [1_000] * (latency.WARM_UP_BLOCKS * rate) + [2] * rate + [7] * rate
-    result = tmp_path / "result.json"
-    result.write_text(json.dumps([[number, age * 10**6] for number, age in enumerate(ages_ms)]))
-    assert len(ages_ms) == rate * seconds
-    assert [(block.p50_ms, block.p99_ms) for block in blocks_of(result, rate)] == [(2, 2), (7, 7)]
+    ages = [1_000] * (latency.WARM_UP_BLOCKS * rate) + [2] * rate + [7] * rate
+    files = [tmp_path / "odd", tmp_path / "even"]
+    for turn, file in enumerate(files):
+        records = [(number, age * 10**6) for number, age in enumerate(ages) if number % 2 == turn]
+        file.write_bytes(array(NUMBER, chain.from_iterable(records)).tobytes())
+    assert len(ages) == rate * seconds
+    assert [(block.p50_ms, block.p99_ms) for block in blocks_of(ages_ms(files), rate)] == [(2, 2), (7, 7)]
 
 
 def test_a_load_has_a_topic_for_each_side() -> None:
