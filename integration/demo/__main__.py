@@ -172,20 +172,22 @@ class Performance:
         self._cluster = cluster
         self._run = run
         self._source = ClusterSource(cluster, TOPIC, KEYS)
+        self._is_owned = False
 
     def play(self, seconds: float | None) -> None:
         """Play until the time is over, and at least a whole round, or until Ctrl-C."""
         shared = self._cluster.shared
         period_s = story.period_s(seconds, shared=shared)
         steps, left_of_round = story.steps(shared=shared), story.steps_count(shared=shared)
+        step = next(steps)
         began = next_step = time.monotonic()
         next_step += period_s
         try:
             while seconds is None or left_of_round > 0 or time.monotonic() - began < seconds:
-                if time.monotonic() >= next_step:
-                    step = next(steps)
+                if time.monotonic() >= next_step and self._can_happen(step):
                     self._display.say(step.words.format(owner=replica_name(self._cluster.owner)))
                     step.act(self._run, self._cluster)
+                    step = next(steps)
                     left_of_round -= 1
                     # On a busy machine steps are late, and are to be seen one by one nevertheless.
                     next_step = max(next_step + period_s, time.monotonic() + period_s / 2)
@@ -194,9 +196,14 @@ class Performance:
         except KeyboardInterrupt:
             self._display.say("Ctrl-C: the story ends here. Once more ends everything at once.")
 
+    def _can_happen(self, step: story.Step) -> bool:
+        """On a busy machine the one that was restarted may still be on its way, and another not yet the owner."""
+        return not step.concerns_owner or (self._is_owned and not self._cluster.restarting)
+
     def _look(self) -> None:
         self._run.progress.update()
         scene = self._source.scene()
+        self._is_owned = any(replica.owns for replica in scene.replicas)
         for line in tell_hand_overs(scene.hand_overs):
             self._display.say(line)
         self._display.show(scene, sent_count(self._run), self._run.progress.acknowledged)

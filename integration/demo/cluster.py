@@ -97,6 +97,11 @@ class Cluster:
         """Workers that lose their connection when this replica ends."""
         return frozenset(worker for worker, door in self.doors.items() if door == number)
 
+    @property
+    def restarting(self) -> bool:
+        """Whether a replica that was ended is not back yet."""
+        return any(thread.is_alive() for thread in self._restarting.values())
+
     def roll(self, number: int) -> None:
         """Restart a replica gracefully while the demo goes on."""
         self._begin(number, self.gateways[number].restart)

@@ -33,6 +33,11 @@ class Step:
     """`{owner}` in it is the replica that owns the subscription then."""
     act: Callable[[LoadRun, Cluster], object]
 
+    @property
+    def concerns_owner(self) -> bool:
+        """Whether there has to be an owner for it."""
+        return "{owner}" in self.words
+
 
 def start(run: LoadRun, cluster: Cluster, name: str) -> None:
     """Start a worker; it joins in its own time."""
