@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 HERE: Final = {"here": "true"}
 """Asks a replica for what it serves itself."""
+FRESH: Final = httpx.Limits(max_keepalive_connections=0)
+"""No connection is kept: a gateway that hung closes it when it goes on, in the moment of a request perhaps."""
 
 
 class AskedGateway:

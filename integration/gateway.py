@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import httpx
 
-from integration.asked_gateway import AskedGateway
+from integration.asked_gateway import FRESH, AskedGateway
 from integration.errors import StartError
 from integration.lifetime import Lifetime
 from integration.logs import tail
@@ -94,10 +94,8 @@ class KeylineGateway(AskedGateway, Lifetime):
         self._admin_scheme = "https" if values.get("admin_tls") == "true" else "http"
         verify = ssl.create_default_context(cafile=authorities)
         # Proxies of the environment are for the world outside, never for loopback.
-        # Nor is a connection kept: a gateway that hung closes it when it goes on, in the moment of a request perhaps.
-        fresh = httpx.Limits(max_keepalive_connections=0)
         self._http = httpx.Client(
-            base_url=self.admin_url, timeout=ANSWER_S_MAX, trust_env=False, verify=verify, limits=fresh
+            base_url=self.admin_url, timeout=ANSWER_S_MAX, trust_env=False, verify=verify, limits=FRESH
         )
 
     @property

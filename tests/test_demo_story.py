@@ -56,7 +56,7 @@ def test_what_is_done_to_the_owner_waits_until_there_is_one(monkeypatch: pytest.
         return scene
 
     step = story.Step("{owner} is killed.", lambda *_: acted.append(len(seen)))
-    monkeypatch.setattr(story, "steps", lambda *, shared: itertools.repeat(step))
+    monkeypatch.setattr(story, "steps", lambda **_: itertools.repeat(step))
     monkeypatch.setattr(story, "steps_count", lambda *, shared: int(shared))
     monkeypatch.setattr(demo, "LOOK_INTERVAL_S", 0.001)
     run = SimpleNamespace(progress=SimpleNamespace(update=lambda: None, acknowledged=0), producers=[])

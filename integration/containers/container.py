@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from docker.models.containers import Container as Running
     from testcontainers.core.network import Network
 
-START_S_MAX = 180.0
+START_S_MAX = 300.0
+"""As of a broker that is a process."""
 STOP_S_MAX = 60
 PROBE_INTERVAL_S = 0.1
 LOG_CHARACTERS = 3_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
-from integration.asked_gateway import AskedGateway
+from integration.asked_gateway import FRESH, AskedGateway
 from integration.containers.container import Container
 from integration.ports import LOOPBACK
 
@@ -72,7 +72,7 @@ class KeylineContainer(AskedGateway, Container):
             files=files,
             options=AS_DEPLOYED,
         )
-        self._http = httpx.Client(base_url=self.admin_url, timeout=ANSWER_S_MAX, trust_env=False)
+        self._http = httpx.Client(base_url=self.admin_url, timeout=ANSWER_S_MAX, trust_env=False, limits=FRESH)
 
     @property
     def service_url(self) -> str:

@@ -140,4 +140,5 @@ def as_containers(version: str, directory: Path) -> Iterator[Deployment]:
             )
             for name in REPLICAS
         )
+        settle((first, second))
         yield Deployment(broker, (first, second))

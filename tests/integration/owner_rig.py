@@ -14,6 +14,7 @@ from typing import Any, Final
 import httpx
 import psutil
 
+from integration.asked_gateway import AskedGateway
 from integration.certificates import Authority
 from integration.gateway import KeylineGateway, service_url_of
 from integration.load.audit import AuditResult
@@ -192,7 +193,7 @@ def stood_still(log: Path) -> list[tuple[int, int]]:
     return spans
 
 
-def settle(gateways: Sequence[KeylineGateway]) -> None:
+def settle(gateways: Sequence[AskedGateway]) -> None:
     """Return when each has its share of all bundles, and knows it of the others: none moves any more.
 
     Replicas are ready before that, and who owns something then may be another one in a moment.
@@ -200,7 +201,7 @@ def settle(gateways: Sequence[KeylineGateway]) -> None:
     patiently(lambda: all(_knows_equal_shares(each, len(gateways)) for each in gateways), "equal shares of bundles")
 
 
-def _knows_equal_shares(gateway: KeylineGateway, replicas: int) -> bool:
+def _knows_equal_shares(gateway: AskedGateway, replicas: int) -> bool:
     told = gateway.deployment()
     bundles = [row["bundles"] for row in told["replicas"]]
     return len(bundles) == replicas and sum(bundles) == told["bundles_count"] and max(bundles) - min(bundles) <= 1

@@ -17,7 +17,7 @@ from proxy.cli.admin_client import AdminClient, subscription_path
 from proxy.wire import pulsar_pb2 as pb
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import administer
-from tests.integration.owner_rig import settle
+from tests.integration.owner_rig import patiently, settle
 from tests.integration.raw_client import RawClient, T
 
 REPLICAS: Final = 3
@@ -82,13 +82,14 @@ class Scene:
 
     def owner(self) -> KeylineGateway:
         """The replica that serves all workers, as soon as one does."""
-        eventually(lambda: self._served_by() is not None, "one replica that serves all workers")
-        found = self._served_by()
-        assert found is not None
-        return found
+        found: list[KeylineGateway] = []
 
-    def _served_by(self) -> KeylineGateway | None:
-        return next((each for each in self.gateways if each.workers(self.topic, "s") == set(self.workers)), None)
+        def serves() -> bool:
+            found[:] = [each for each in self.gateways if each.workers(self.topic, "s") == set(self.workers)]
+            return bool(found)
+
+        patiently(serves, "one replica that serves all workers")
+        return found[0]
 
 
 @pytest.fixture
