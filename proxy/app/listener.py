@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.server_statistics import ServerStatistics
     from proxy.net.session.sessions import Sessions
-    from proxy.net.session.statistics import SessionStatistics
 
 log = structlog.get_logger("keyline.server")
 
@@ -76,10 +75,6 @@ class GatewayServer:
         except TimeoutError:
             return False
         return True
-
-    def sessions(self) -> list[SessionStatistics]:
-        """Freeze every session."""
-        return self._sessions.sessions()
 
     def statistics(self) -> ServerStatistics:
         """Freeze the sums."""

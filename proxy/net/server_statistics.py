@@ -18,6 +18,6 @@ class ServerStatistics:
     refused_total: int
     refused_per_address_total: int
     ended_total: dict[str, int]
-    """Sessions ended, by cause (`session.statistics.EndCause`); every cause is there."""
+    """Sessions ended, by cause (`session.end_cause.EndCause`); every cause is there."""
     counters: dict[str, int]
     """Sums of `relay.statistics.SessionCounters`."""

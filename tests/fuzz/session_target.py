@@ -184,10 +184,9 @@ class Scene:
     def check(self) -> None:
         """What is held is within its limits, at every step."""
         promise(self.session._splitter._held_bytes <= FRAME_BYTES_MAX, "at most one frame is held")
-        shown = self.session.statistics()
         parts = self.session._parts
-        if shown.relay is not None and parts is not None:
-            promise(shown.relay.queued_bytes <= QUEUED_BYTES_MAX, "requests are queued within their bound")
+        if parts is not None:
+            promise(parts.relay._queue.bytes_held <= QUEUED_BYTES_MAX, "requests are queued within their bound")
             promise(parts.relay._requests.pending <= REQUESTS_MAX, "requests are pending within their bound")
         self.client.take()
 

@@ -221,6 +221,11 @@ class SessionRig:
         """Why the session ended."""
         return self.session.cause.value if self.session.cause else None
 
+    @property
+    def workers_count(self) -> int:
+        """How many workers the session has, joined or joining."""
+        return 0 if self.session._parts is None else len(self.session._parts.workers)
+
     def connect(self, **fields: object) -> SessionRig:
         """Bring the session to CONNECTED, with nothing left unread on either side."""
         self.client.deliver(connect(**fields))

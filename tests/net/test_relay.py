@@ -368,7 +368,7 @@ def test_the_next_request_opens_a_new_leg_with_the_same_connect() -> None:
     assert broker.take() == requests
     broker.deliver(producer_success(50) + message(6, 1))
     assert kinds(rig.to_client()) == [T.PRODUCER_SUCCESS, T.MESSAGE]
-    assert rig.session.statistics().counters["broker_reconnects_total"] == 1
+    assert rig.session.counters.broker_reconnects_total == 1
 
 
 def test_fresh_tokens_are_kept_for_the_next_leg() -> None:
@@ -441,7 +441,7 @@ def test_data_for_what_was_closed_is_dropped_while_there_is_no_leg() -> None:
     rig.broker.lose()
     rig.client.deliver(send(5, 1) + ack(6) + flow(6, 1))
     assert len(rig.connector.attempts) == 1
-    assert rig.session.statistics().counters["dropped_frames_total"] == 3
+    assert rig.session.counters.dropped_frames_total == 3
     rig.client.deliver(lookup(1) + send(5, 2))
     broker = rig.reopen()
     assert kinds(parse(broker.take())) == [T.LOOKUP]

@@ -52,7 +52,7 @@ def test_an_answer_keeps_the_client_here(broker: str, told: str) -> None:
     answer = command.lookupTopicResponse
     assert answer.proxy_through_service_url
     assert (answer.response, answer.brokerServiceUrl, answer.brokerServiceUrlTls) == (CONNECT, told, told)
-    assert rig.session.statistics().counters["lookups_rewritten_total"] == 1
+    assert rig.session.counters.lookups_rewritten_total == 1
 
 
 @pytest.mark.parametrize(

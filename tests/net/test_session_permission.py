@@ -105,7 +105,7 @@ def test_the_receipt_of_an_ack_is_no_answer_to_the_question() -> None:
     error = pb.CommandError(request_id=own, error=pb.AuthorizationError, message=DENIED)
     rig.broker.deliver(encode(T.ERROR, error))
     assert rig.directory.workers == []
-    assert rig.session.statistics().counters["permissions_denied_total"] == 1
+    assert rig.session.counters.permissions_denied_total == 1
 
 
 @pytest.mark.parametrize("first", [b"", encode(T.PING)], ids=["first", "behind another"])
@@ -131,8 +131,8 @@ def test_whoever_may_joins(code: int) -> None:
     answer(rig, asked(rig)[0], code)
     assert len(rig.directory.workers) == 1
     assert rig.to_client() == []
-    counters = rig.session.statistics().counters
-    assert (counters["permissions_asked_total"], counters["permissions_denied_total"]) == (1, 0)
+    counters = rig.session.counters
+    assert (counters.permissions_asked_total, counters.permissions_denied_total) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_whoever_may_not_hears_so_and_so_does_who_gets_no_clear_answer(code: int
     (command,) = rig.to_client()
     assert (command.error.request_id, command.error.error, command.error.message) == (100, code, DENIED)
     assert rig.directory.workers == []
-    assert rig.session.statistics().counters["permissions_denied_total"] == denied
-    assert rig.session.statistics().workers == 0
+    assert rig.session.counters.permissions_denied_total == denied
+    assert rig.workers_count == 0
     joined(rig)
 
 
@@ -329,8 +329,8 @@ def test_who_may_no_more_is_closed() -> None:
     closed = rig.to_client()
     assert [command.close_consumer.consumer_id for command in closed] == [1, 2]
     assert [port.calls[-1] for port in ports] == [("lost", f"its permission was revoked: {DENIED}")] * 2
-    assert rig.session.statistics().workers == 0
-    assert rig.session.statistics().counters["permissions_revoked_total"] == 2
+    assert rig.workers_count == 0
+    assert rig.session.counters.permissions_revoked_total == 2
     assert rig.cause is None
     rig.clock.advance(2 * AGAIN_S)
     assert asked(rig) == [], "nothing is consumed"
@@ -351,7 +351,7 @@ def test_who_lets_no_question_be_answered_has_to_subscribe_anew() -> None:
     rig.clock.advance(AGAIN_S)
     assert [call[0] for call in port.calls] == ["lost"]
     assert T.CLOSE_CONSUMER in [command.type for command in rig.to_client()]
-    assert rig.session.statistics().workers == 0
+    assert rig.workers_count == 0
 
 
 def test_who_consumes_stays_for_as_long_as_the_gateway_itself_does_not_reach_the_broker() -> None:

@@ -10,8 +10,8 @@ from proxy.net.election.election import PROMOTION_S_MAX
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.relay.closing import BROKEN_S, CLOSE_ANSWER_S_MAX
 from proxy.net.relay.requests import OWN_REQUESTS
+from proxy.net.session.end_cause import EndCause
 from proxy.net.session.producers import UNREAD_S_MAX
-from proxy.net.session.statistics import EndCause
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.producer_rig import (
     EXCLUSIVE,

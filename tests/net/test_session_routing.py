@@ -240,7 +240,7 @@ def test_a_worker_may_be_forgotten_inside_its_own_subscribe() -> None:
     rig.directory.subscribe = refuse  # type: ignore[method-assign]
     rig.client.deliver(subscribe(1, 4))
     assert rig.to_client()[0].error.error == pb.ConsumerBusy
-    assert rig.session.statistics().workers == 0
+    assert rig.workers_count == 0
 
 
 def test_workers_learn_when_the_client_stops_reading() -> None:

@@ -183,7 +183,7 @@ def test_a_broker_that_a_lookup_names_now_is_where_the_client_gets_to() -> None:
     assert [command.type for command in rig.to_client()] == [T.PRODUCER_SUCCESS, T.SUCCESS]
     rig.client.deliver(send(5, 1))
     assert target.take() == send(5, 1)
-    assert rig.session.statistics().counters["targets_asked_total"] == 1
+    assert rig.session.counters.targets_asked_total == 1
 
 
 def test_the_next_client_is_taken_there_at_once() -> None:

@@ -34,7 +34,6 @@ from proxy.net.relay.redirects import RedirectedLookups
 from proxy.net.relay.request_queue import RequestQueue
 from proxy.net.relay.requests import OWN_REQUESTS, RelayedRequests
 from proxy.net.relay.route import topic_of
-from proxy.net.relay.statistics import RelayStatistics
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import CLOSURES, UNASKED, parse_as, refusal_frame
@@ -169,16 +168,6 @@ class Relay:
             self._leg.resume_reading()
         else:
             self._leg.pause_reading()
-
-    def statistics(self) -> RelayStatistics:
-        """Freeze the statistics."""
-        return RelayStatistics(
-            broker=str(self._route.broker),
-            state=self._state.value,
-            producers=self._requests.producers,
-            consumers=self._requests.consumers,
-            queued_bytes=self._queue.bytes_held,
-        )
 
     # ---- from the client
 

@@ -100,16 +100,6 @@ class RelayedRequests:
         return self._acks_pending > 0
 
     @property
-    def producers(self) -> int:
-        """Producers open or being opened."""
-        return len(self._producers)
-
-    @property
-    def consumers(self) -> int:
-        """Relayed consumers open or being opened."""
-        return len(self._consumers)
-
-    @property
     def has_stale_producers(self) -> bool:
         """Whether messages must be looked at for their producer."""
         return bool(self._stale_producers)

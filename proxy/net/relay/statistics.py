@@ -46,17 +46,6 @@ class SessionCounters:
         self.workers_refused_total += other.workers_refused_total
 
 
-@dataclass(frozen=True, slots=True)
-class RelayStatistics:
-    """A client's way to its broker."""
-
-    broker: str
-    state: str
-    producers: int
-    consumers: int
-    queued_bytes: int
-
-
 def counts(counters: SessionCounters) -> dict[str, int]:
     """Copy the counts by name."""
     return {field.name: getattr(counters, field.name) for field in fields(counters)}

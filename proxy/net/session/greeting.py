@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.errors import ClientError
 from proxy.net.handshake import requested_broker
+from proxy.net.session.end_cause import EndCause
 from proxy.net.session.identity import introduced
 from proxy.net.session.router import Violation
-from proxy.net.session.statistics import EndCause
 
 if TYPE_CHECKING:
     from proxy.net.ports import Transport

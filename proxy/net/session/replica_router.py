@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.net.session.end_cause import EndCause
 from proxy.net.session.router import CommandRouter, Violation
-from proxy.net.session.statistics import EndCause
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import command_name, parse_as
 from proxy.wire.topic_names import persistent_topic

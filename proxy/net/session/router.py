@@ -15,7 +15,7 @@ from proxy.errors import ClientError
 from proxy.net.message_ids import unmask
 from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.relay.statistics import SessionCounters
-from proxy.net.session.statistics import EndCause
+from proxy.net.session.end_cause import EndCause
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.by_hand import PAYS, plain_ack

@@ -24,13 +24,13 @@ from proxy.net.frames_in_slices import FramesInSlices
 from proxy.net.handshake import downstream_connected
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.ports import LEFT_UNREAD
-from proxy.net.relay.statistics import SessionCounters, counts
+from proxy.net.relay.statistics import SessionCounters
 from proxy.net.session.client_principal import Expiry
+from proxy.net.session.end_cause import NOT_AT_FAULT, EndCause
 from proxy.net.session.greeting import accepted
 from proxy.net.session.liveness import Liveness
 from proxy.net.session.parts import ClientParts, make_parts
 from proxy.net.session.router import Violation
-from proxy.net.session.statistics import NOT_AT_FAULT, EndCause, SessionStatistics
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import DATA, command_name, error_frame, parse_as
@@ -72,7 +72,7 @@ class ClientSession:
         self._first_broker = first_broker % len(services.settings.brokers)
         self._state = SessionState.AWAITING_CONNECT
         self._cause: EndCause | None = None
-        self._counters = SessionCounters()
+        self.counters = SessionCounters()
         self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
         self._incoming = FramesInSlices(services.slices, self._sort_guarded, self._read_or_pause, self._give_up)
         self._transport: Transport | None = None
@@ -98,25 +98,9 @@ class ClientSession:
         """Why the session ended; None while it lasts."""
         return self._cause
 
-    @property
-    def counters(self) -> SessionCounters:
-        """Its counters; for the sums of ended sessions."""
-        return self._counters
-
     def close(self) -> None:
         """End the session because the gateway stops; clients come back by themselves, to another replica perhaps."""
         self._end(EndCause.SHUT_DOWN, "the gateway is shutting down")
-
-    def statistics(self) -> SessionStatistics:
-        """Freeze the statistics."""
-        return SessionStatistics(
-            peer=self._transport.peer if self._transport is not None else "",
-            client_version=self._client_version,
-            state=self._state.value,
-            workers=len(self._parts.workers) if self._parts is not None else 0,
-            relay=self._parts.relay.statistics() if self._parts is not None else None,
-            counters=counts(self._counters),
-        )
 
     # ---- ports.Receiver
 
@@ -131,7 +115,7 @@ class ClientSession:
         if self._state is SessionState.ENDED:
             return
         self._heartbeat.heard()
-        self._counters.bytes_received_total += len(data)
+        self.counters.bytes_received_total += len(data)
         passed = self._pass_run(data)
         if passed == len(data):
             return
@@ -140,7 +124,7 @@ class ClientSession:
         except FrameError as error:
             self._end(EndCause.BAD_FRAME, str(error), pb.UnknownError)
         else:
-            self._counters.frames_received_total += len(incoming)
+            self.counters.frames_received_total += len(incoming)
             self._incoming.take(incoming)
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
@@ -247,7 +231,7 @@ class ClientSession:
         unparsed = parts.router.unparsed()
         passed, count = self._splitter.leading_run(data, unparsed)
         if count:
-            self._counters.frames_received_total += count
+            self.counters.frames_received_total += count
             parts.relay.forward(data if passed == len(data) else data[:passed], count)
         return passed
 
@@ -317,7 +301,7 @@ class ClientSession:
             self._principal = principal.role
             self._expiry = Expiry(self._clock, principal, self._expired)
         self._parts = parts = make_parts(
-            self, self._services, self._transport, greeting, self._counters, self._incoming, self._stuck
+            self, self._services, self._transport, greeting, self.counters, self._incoming, self._stuck
         )
         parts.relay.open()
 

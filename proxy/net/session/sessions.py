@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.server_statistics import ServerStatistics
+from proxy.net.session.end_cause import EndCause
 from proxy.net.session.session import ClientSession
-from proxy.net.session.statistics import EndCause, SessionStatistics
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
 
@@ -133,10 +133,6 @@ class Sessions:
             self._when_empty = callback
         else:
             callback()
-
-    def sessions(self) -> list[SessionStatistics]:
-        """Freeze every session, in the order they came."""
-        return [session.statistics() for session in self._sessions]
 
     def statistics(self, *, accepting: bool, handshakes_failed_total: int = 0) -> ServerStatistics:
         """Freeze the sums."""

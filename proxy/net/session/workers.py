@@ -30,15 +30,15 @@ class Worker:
     """One consumer as its subscription sees it; implements `ports.WorkerLink`."""
 
     __slots__ = (
-        "_accepts_broker_entry_metadata",
         "_check_liveness",
-        "_client_version",
-        "_consumer_id",
         "_first",
         "_forget",
         "_lead_on",
         "_transport",
+        "accepts_broker_entry_metadata",
         "answered",
+        "client_version",
+        "consumer_id",
         "gone",
         "place",
         "port",
@@ -58,9 +58,9 @@ class Worker:
         """`connect` is what the client said of itself; `lead_on` as for `SessionWorkers.subscribe`."""
         self._check_liveness = check_liveness
         self._transport = transport
-        self._consumer_id = consumer_id
-        self._client_version = connect.client_version
-        self._accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
+        self.consumer_id = consumer_id
+        self.client_version = connect.client_version
+        self.accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
         self._first = first
         self._forget = forget
         self._lead_on = lead_on
@@ -71,24 +71,9 @@ class Worker:
         self.port: WorkerPort | None = None
 
     @property
-    def consumer_id(self) -> int:
-        """As the port says."""
-        return self._consumer_id
-
-    @property
     def peer(self) -> str:
         """As the port says."""
         return self._transport.peer
-
-    @property
-    def client_version(self) -> str:
-        """As the port says."""
-        return self._client_version
-
-    @property
-    def accepts_broker_entry_metadata(self) -> bool:
-        """As the port says."""
-        return self._accepts_broker_entry_metadata
 
     @property
     def writable(self) -> bool:

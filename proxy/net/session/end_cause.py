@@ -1,13 +1,9 @@
-"""A session's counts and end as frozen values, for the admin API and metrics."""
+"""Why sessions end: counted for metrics."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from proxy.net.relay.statistics import RelayStatistics
+from typing import Final
 
 
 class EndCause(enum.Enum):
@@ -42,15 +38,3 @@ NOT_AT_FAULT: Final = frozenset(
     }
 )
 """Ends that clients meet again at each retry, and all at once when a broker goes: counted, but not each logged."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionStatistics:
-    """One client connection."""
-
-    peer: str
-    client_version: str
-    state: str
-    workers: int
-    relay: RelayStatistics | None
-    counters: dict[str, int]
