@@ -27,7 +27,7 @@ from proxy.core.sticky_key import murmur31
 from proxy.core.worker import Worker
 from proxy.wire import commands
 from proxy.wire.frames import FrameSplitter, parse_command
-from proxy.wire.messages import message_frame, parse_message
+from proxy.wire.messages import NO_EXTRAS, message_start, parse_message
 from proxy.wire.metadata import peek_key
 
 TRIES: Final = 25
@@ -125,7 +125,7 @@ def _find_slots(tails: list[bytes]) -> Timed:
 def _write_frames(tails: list[bytes]) -> Timed:
     def run() -> None:
         for entry, tail in enumerate(tails):
-            message_frame(CONSUMER_ID, frames_made.LEDGER, entry, 0, tail)
+            message_start(CONSUMER_ID, frames_made.LEDGER, entry, 0, len(tail), NO_EXTRAS)
 
     return run
 

@@ -139,28 +139,6 @@ def parse_message(frame: bytes) -> MessageHead:
     return _new(MessageHead, (consumer_id, ledger, entry, redelivery_count, None, frame[tail_start:], extras))
 
 
-def message_frame(
-    consumer_id: int,
-    ledger: int,
-    entry: int,
-    redelivery_count: int,
-    tail: bytes,
-    ack_set: Sequence[int] = (),
-    extras: Extras = NO_EXTRAS,
-) -> bytes:
-    """Build a whole MESSAGE frame: `message_start`, or with an `ack_set`, and the tail.
-
-    `ack_set` holds 64-bit words, signed or not, and is left out where empty.
-    Raises ValueError where a number does not fit its field.
-    """
-    if ack_set:
-        encoded = varint(entry)
-        before, after = _wrap(consumer_id, ledger, len(encoded), redelivery_count, extras, ack_set)
-        size = len(before) + len(encoded) + len(after) + len(tail)
-        return b"".join((_pack_size(size), before, encoded, after, tail))
-    return message_start(consumer_id, ledger, entry, redelivery_count, len(tail), extras) + tail
-
-
 def message_start(
     consumer_id: int, ledger: int, entry: int, redelivery_count: int, tail_bytes: int, extras: Extras
 ) -> bytes:

@@ -13,9 +13,10 @@ from proxy.wire import messages
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import encode_message, parse_command, payload_start
-from proxy.wire.messages import MessageHead, message_frame, parse_message
+from proxy.wire.messages import MessageHead, parse_message
 from proxy.wire.varints import varint
 from tests.fuzz.target import Choices, Target, golden_frames, promise, sized
+from tests.wire.message_frames import message_frame
 
 UINT64 = (1 << 64) - 1
 ANY_BYTES = 0

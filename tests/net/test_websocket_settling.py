@@ -9,8 +9,8 @@ import pytest
 from proxy.net.websocket.message_position import WHOLE, MessagePosition
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.messages import message_frame
 from tests.net.websocket_rig import LEDGER, T, WebsocketRig, id_of, numbered, single
+from tests.wire.message_frames import message_frame
 
 
 def answer(ack: pb.CommandAck, error: str | None = None) -> bytes:

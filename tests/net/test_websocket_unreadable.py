@@ -6,9 +6,9 @@ import pytest
 
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress
-from proxy.wire.messages import message_frame
 from proxy.wire.metadata import build_tail
 from tests.net.websocket_rig import LEDGER, PUBLISHED_MS, WebsocketRig, batch, chunk, id_of, member, metadata, single
+from tests.wire.message_frames import message_frame
 
 Ack = pb.CommandAck
 KEYS = [pb.EncryptionKeys(key="me", value=b"\x01", metadata=[pb.KeyValue(key="v", value="2")])]

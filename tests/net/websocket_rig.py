@@ -19,10 +19,11 @@ from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import WireError
 from proxy.wire.frames import FrameSplitter, parse_command
-from proxy.wire.messages import NO_EXTRAS, in_epoch, message_frame
+from proxy.wire.messages import NO_EXTRAS, in_epoch
 from proxy.wire.metadata import build_tail, peek
 from tests.net.fakes import FakeBackground, FakeClock
 from tests.net.session_rig import connected, encode
+from tests.wire.message_frames import message_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

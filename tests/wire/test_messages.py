@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from proxy.wire import messages
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import encode_command, encode_message, parse_command
-from proxy.wire.messages import NO_EXTRAS, Extras, MessageHead, message_frame, parse_message
+from proxy.wire.messages import NO_EXTRAS, Extras, MessageHead, parse_message
 from proxy.wire.pulsar_pb2 import BaseCommand
 from tests.wire.builders import MINUS_ONE_PARTITION, UNKNOWN_FIELD, frame_of, golden, message_command, tail_of
+from tests.wire.message_frames import message_frame
 
 UINT64_MAX = (1 << 64) - 1
 

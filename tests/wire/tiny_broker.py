@@ -11,8 +11,8 @@ from typing import Self
 
 from proxy.wire import commands
 from proxy.wire.frames import FrameSplitter, encode_command, frame_type, parse_command, payload_start
-from proxy.wire.messages import message_frame
 from proxy.wire.pulsar_pb2 import BaseCommand, CommandLookupTopicResponse, CommandPartitionedTopicMetadataResponse
+from tests.wire.message_frames import message_frame
 
 MAX_MESSAGE_BYTES = 5 << 20
 MAX_FRAME_BYTES = MAX_MESSAGE_BYTES + (10 << 10)
