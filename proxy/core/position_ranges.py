@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
     from proxy.core.positions import Position
 
-DEFAULT_MAX_RANGES: Final = 16_384
-"""About 1.5 MB; the broker itself remembers 10,000 ranges of acknowledged entries per cursor (Pulsar 4.x)."""
-
-
 _FORGOTTEN_SHARE: Final = 64
 """Divisor: this part of `max_ranges` is forgotten at a time."""
 
@@ -43,7 +39,7 @@ class PositionRanges:
 
     __slots__ = ("_ends", "_starts", "max_ranges")
 
-    def __init__(self, max_ranges: int = DEFAULT_MAX_RANGES) -> None:
+    def __init__(self, max_ranges: int) -> None:
         """Start empty, to hold at most `max_ranges` ranges."""
         assert max_ranges >= 1, max_ranges
         self.max_ranges = max_ranges

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.hash_ranges import diff
-from proxy.core.steps import finished, in_steps
+from proxy.core.steps import in_steps
 from proxy.core.worker import Worker
 
 if TYPE_CHECKING:
@@ -88,16 +88,6 @@ class MembershipPreview:
     """Messages that wait now in slots that move."""
     workers: tuple[PreviewedWorker, ...]
     """In join order, those that leave and the one that joins included."""
-
-
-def preview_join(dispatcher: Dispatcher, name: str, sticky_ranges: Sequence[tuple[int, int]] = ()) -> MembershipPreview:
-    """`preview_join_steps`, without pausing."""
-    return finished(preview_join_steps(dispatcher, name, sticky_ranges))
-
-
-def preview_leave(dispatcher: Dispatcher, names: Sequence[str]) -> MembershipPreview:
-    """`preview_leave_steps`, without pausing."""
-    return finished(preview_leave_steps(dispatcher, names))
 
 
 def preview_join_steps(

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from proxy.core.position_ranges import PositionRanges
 from proxy.core.positions import MAX_ENTRY, Position, pack
 
+MANY = 16_384
+"""Ranges: more than any test here has."""
+
 positions = st.builds(pack, st.integers(3, 5), st.integers(0, 12))
 
 
@@ -34,7 +37,7 @@ def runs(members: set[Position]) -> list[tuple[Position, Position]]:
 @given(st.lists(positions, max_size=60))
 def test_the_ranges_are_the_runs_of_a_plain_set(added: list[Position]) -> None:
     """After any additions the ranges hold the set's members, merged as far as can be."""
-    ranges, model = PositionRanges(), set[Position]()
+    ranges, model = PositionRanges(MANY), set[Position]()
     for position in added:
         ranges.add(position)
         model.add(position)
@@ -76,7 +79,7 @@ def test_the_middle_position_joins_both_neighbours() -> None:
 
 def test_positions_of_two_ledgers_are_two_ranges() -> None:
     """The last entry of a ledger and the first of the next are no neighbours."""
-    ranges = PositionRanges()
+    ranges = PositionRanges(MANY)
     ranges.add(pack(3, MAX_ENTRY))
     ranges.add(pack(4, 0))
     assert len(ranges) == 2
@@ -101,7 +104,7 @@ def test_a_set_of_no_ranges_is_refused() -> None:
 @given(st.lists(positions, max_size=30), st.lists(positions, max_size=30), st.integers(1, 30))
 def test_two_sets_are_joined(mine: list[Position], others: list[Position], max_ranges: int) -> None:
     """As if each member of the other were added; the lowest ranges are forgotten where there are too many."""
-    ranges, other = PositionRanges(max_ranges), PositionRanges()
+    ranges, other = PositionRanges(max_ranges), PositionRanges(MANY)
     for position in mine:
         ranges.add(position)
     for position in others:

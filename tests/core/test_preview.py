@@ -14,7 +14,13 @@ from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.entry import Part
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.positions import pack
-from proxy.core.preview import MOVES_LISTED_MAX, PreviewedMove, PreviewedWorker, preview_join, preview_leave
+from proxy.core.preview import (
+    MOVES_LISTED_MAX,
+    PreviewedMove,
+    PreviewedWorker,
+    preview_join_steps,
+    preview_leave_steps,
+)
 from proxy.core.selectors.auto_split import AutoSplit
 from proxy.core.selectors.consistent_hashing import ConsistentHashing
 from proxy.core.selectors.sticky_ranges import StickyRanges
@@ -27,6 +33,8 @@ from tests.core.test_model import STICKY, WORKERS_MAX, has_clients, some
 from tests.lives import lives
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from proxy.core.preview import MembershipPreview
     from proxy.core.selectors.base import Selector
 
@@ -37,6 +45,16 @@ LOW, MIDDLE, HIGH = 100, 20_000, 50_000
 def subscription(mode: OrderingMode = OrderingMode.DRAINING_HASHES) -> Dispatcher:
     """Auto-split, and nobody there."""
     return Dispatcher(AutoSplit[Worker](), mode)
+
+
+def preview_join(dispatcher: Dispatcher, name: str, ranges: Sequence[tuple[int, int]] = ()) -> MembershipPreview:
+    """All steps at once."""
+    return finished(preview_join_steps(dispatcher, name, ranges))
+
+
+def preview_leave(dispatcher: Dispatcher, names: Sequence[str]) -> MembershipPreview:
+    """All steps at once."""
+    return finished(preview_leave_steps(dispatcher, names))
 
 
 def joined(dispatcher: Dispatcher, name: str, permits: int = 0) -> Worker:
