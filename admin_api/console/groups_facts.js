@@ -50,7 +50,7 @@ export function placesOf({ summary, leading }, streams) {
   return Array.from({ length: count }, (_, stream) => known.get(stream) ?? { stream, key: null, owner: null, state: "elsewhere" });
 }
 
-/** All known replicas, this one first, each with the number of its streams, including those that it gives back. */
+/** All known replicas, this one first, each with the number of its streams, including those that it releases. */
 export function replicasOf({ summary, leading }, streams) {
   const counts = new Map([[summary.replica, 0]]);
   for (const name of [...(leading?.sessions ?? []).map((session) => session.replica), ...streams.map((stream) => stream.owner)]) {

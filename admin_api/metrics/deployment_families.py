@@ -19,7 +19,7 @@ DEPLOYMENT: Final = (
     gauge("keyline_deployment_drained", "deployment.drained", "1 if an operator ordered this replica to own nothing."),
     gauge("keyline_deployment_bundles", "deployment.bundles_here", "Bundles that this replica owns."),
     gauge(
-        "keyline_deployment_bundles_leaving", "deployment.bundles_leaving", "Bundles that it gives back and still has."
+        "keyline_deployment_bundles_leaving", "deployment.bundles_leaving", "Bundles that it releases and still has."
     ),
     gauge(
         "keyline_deployment_bundles_without_owner",

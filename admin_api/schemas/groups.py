@@ -134,7 +134,7 @@ class Deployment(BaseModel):
     replicas: list[ReplicaShare] = Field(description="All of them, by name.")
     drained: bool = Field(description="Whether this replica owns nothing, by an operator's order.")
     bundles_here: int
-    bundles_leaving: int = Field(description="Bundles that this replica has still and gives back.")
+    bundles_leaving: int = Field(description="Bundles that this replica releases and still has.")
     subscriptions_here: int = Field(description="Subscriptions that it serves as their owner.")
     handed_over_total: int = Field(description="Subscriptions that it has handed over.")
     handed_over_undrained_total: int = Field(description="Of these, those of which workers had something still.")

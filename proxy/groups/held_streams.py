@@ -1,6 +1,6 @@
 """The streams that a replica has of a group: which are leased to it, and what it still holds of each.
 
-A stream that is given back stays here until its workers have acknowledged or its time is over. Nothing is opened while
+A stream that is released stays here until its workers have acknowledged or its time is over. Nothing is opened while
 streams of another cut of the group are still here, because their numbers mean something else now.
 """
 
@@ -59,11 +59,11 @@ class HeldStreams:
     """Methods return what is to be done because of them, in order."""
 
     def __init__(self, drain_s: float) -> None:
-        """Nothing is leased yet. Workers have `drain_s` to acknowledge what is given back."""
+        """Nothing is leased yet. Workers have `drain_s` to acknowledge what is released."""
         self.leased: frozenset[int] = frozenset()
         """What the leader leased last."""
         self.leaving = False
-        """Whether this replica leaves: it opens nothing that it would give back at once."""
+        """Whether this replica leaves: it opens nothing that it would release at once."""
         self._drain_s = drain_s
         self._holdings: dict[int, Holding] = {}
         self._forgetting: set[int] = set()
@@ -133,7 +133,7 @@ class HeldStreams:
     # ---- what the leader says
 
     def adopt(self, streams: Iterable[int], now: float) -> list[StreamAct]:
-        """Have these: give back the others, and open what can be opened."""
+        """Have these: release the others, and open what can be opened."""
         before, self.leased = self.leased, frozenset(streams)
         self._finished |= before - self.leased - self._holdings.keys()  # never opened
         given_back = sorted(self._holdings.keys() - self.leased)
@@ -171,11 +171,11 @@ class HeldStreams:
         return [act for stream in free for act in self._open(stream)]
 
     def release_all(self, now: float) -> list[StreamAct]:
-        """Give everything back that is here."""
+        """Release everything that is here."""
         return [act for stream in sorted(self._holdings) for act in self._release(stream, now)]
 
     def tear(self, now: float) -> list[StreamAct]:
-        """Give everything back now, regardless of unacknowledged messages."""
+        """Release everything now, regardless of unacknowledged messages."""
         acts: list[StreamAct] = [Release(stream, now) for stream in sorted(self._holdings)]
         self._holdings.clear()
         self._forgetting.clear()

@@ -1,7 +1,7 @@
 """The leader of a group: it alone assigns streams to sessions, and has the progress of the whole group.
 
 Problem: streams move between sessions while messages are lost and members stop, pause or return, and a new leader knows
-only the records of the group's topic. Rules: a stream has at most one owner, which keeps it until it has given it back,
+only the records of the group's topic. Rules: a stream has at most one owner, which keeps it until it has released it,
 has left, or has certainly stopped; a set of streams is stored in the topic before it is announced; each session has one
 change at a time. A stream whose session may still be running is *reserved*: it goes back to that session if it asks in
 time, and to any session later. A session does not continue a stream that another session had in between: it discards

@@ -1,4 +1,4 @@
-"""The leader's side of one session: what it was told, what it has confirmed, what it has to give back.
+"""The leader's side of one session: what it was told, what it has confirmed, what it has to release.
 
 All transitions are in `TABLE`. A change of streams is one excursion from `replaying` and back: no second one begins
 before the session has released what was revoked and said so with the new version.
@@ -28,7 +28,7 @@ class State(Enum):
     WAITING_UPDATING = "waiting_updating"
     """It was told a change and has not confirmed it."""
     UPDATING = "updating"
-    """It gives back what was revoked."""
+    """It releases what was revoked."""
     DROPPED = "dropped"
 
 
@@ -147,7 +147,7 @@ class LeaderSession:
     granted: frozenset[int] = frozenset()
     """What it is to have."""
     revoked: set[int] = field(default_factory=set)
-    """What it has to give back, and has not."""
+    """What it has to release, and has not."""
     stored: bool = False
     """Whether the version is in the group's records; it is not sent before that."""
 

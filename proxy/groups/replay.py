@@ -49,7 +49,7 @@ class GroupReplay:
 
     @property
     def under_way(self) -> bool:
-        """Whether all sessions must give all streams back."""
+        """Whether all sessions must release all streams."""
         return self._wanted is not None
 
     def want(self, wanted: ReplayWanted, now: float) -> list[ReplayAct]:

@@ -138,7 +138,7 @@ class GroupSession:
         return [self._report(now)] if self.state in (State.REPLAYING, State.UPDATING) else []
 
     def leave(self, now: float) -> list[SessionAct]:
-        """Give everything back and go: other replicas take over stream by stream."""
+        """Release everything and go: other replicas take over stream by stream."""
         if self._streams.leaving or self.state is State.DISCONNECTED:
             return []
         self._streams.leaving = True

@@ -39,9 +39,9 @@ class Action(Enum):
     IGNORE = "ignore"
     FIND = "send find_leader"
     RESET = "stop delivering; send find_leader"
-    ADOPT = "take the leased streams, give back the others"
+    ADOPT = "take the leased streams, release the others"
     REARM = "the lease goes on"
-    CHANGE = "take the new streams, give back those that are missing"
+    CHANGE = "take the new streams, release those that are missing"
     SETTLE = "the change is over"
     GOODBYE = "send disconnect"
 

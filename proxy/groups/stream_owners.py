@@ -78,7 +78,7 @@ class StreamOwners:
         session.granted = streams
 
     def take_back(self, stream: int) -> None:
-        """Its owner has given it back."""
+        """Its owner has released it."""
         del self._owners[stream]
 
     def free(self, session: LeaderSession) -> None:

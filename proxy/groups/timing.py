@@ -33,7 +33,7 @@ class GroupTiming:
     retire_s: float = 2.0
     """How long a leader whose replica leaves may need to hand over what that had, before another leads."""
     replay_s: float = 30.0
-    """How long all sessions together may need to give everything back, so that the cursor can be moved."""
+    """How long all sessions together may need to release everything, so that the cursor can be moved."""
     lead_s: float = 10.0
     """How long a leader leads at least before it lets a replica lead that leads fewer groups."""
     give_way_s: float = 0.2

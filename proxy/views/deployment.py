@@ -47,7 +47,7 @@ class DeploymentStatistics:
     """Whether an operator has ordered this replica to own nothing."""
     bundles_here: int
     bundles_leaving: int
-    """Bundles that this replica has, and gives back."""
+    """Bundles that this replica has, and releases."""
     subscriptions_here: int
     """Subscriptions that it serves as their owner."""
     handed_over_total: int

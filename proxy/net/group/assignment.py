@@ -147,7 +147,7 @@ class GroupAssignment:
             self._report()
 
     def leave(self) -> bool:
-        """Give all streams back and leave; then the subscription is asked to end. False if there is nothing to do."""
+        """Release all streams and leave; then the subscription is asked to end. False if there is nothing to do."""
         if self.member is not None and not self._leaving:
             self._leaving = True
             self.member.leave()
@@ -178,7 +178,7 @@ class GroupAssignment:
         return None if consumer is None else consumer.upstream
 
     def slots_of(self, stream: int) -> HashRange:
-        """The slots of a stream that this replica has, or is giving back."""
+        """The slots of a stream that this replica has, or is releasing."""
         release = self._releases.get(stream)
         if release is not None:
             return release.slots

@@ -151,7 +151,7 @@ class GroupMember:
         self._do(self.session.weigh(workers_count, self._clock.now()))
 
     def leave(self) -> None:
-        """Give all streams back and leave; `ended` follows."""
+        """Release all streams and leave; `ended` follows."""
         self._do(self.session.leave(self._clock.now()))
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The subscriptions of the bundles that this replica has: served under its lease, handed over when a bundle goes.
 
 The data plane of the deployment's group (`group.member.GroupStreams`) with bundles for streams. A bundle without
-subscriptions costs nothing but its place in a set, and is given back at once.
+subscriptions costs nothing but its place in a set, and is released at once.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class BundleStreams:
     def open(self, stream: int) -> None:
         """As the port says."""
         held = self._bundles.setdefault(stream, _Bundle(Alarm(self._clock)))
-        assert held.stage is not Stage.RELEASING, "a bundle was leased again before it was given back"
+        assert held.stage is not Stage.RELEASING, "a bundle was leased again before it was released"
         held.stage = Stage.OPEN
         for owned in list(held.subscriptions.values()):
             owned.open(self._until - self._send_s, self._send_s)

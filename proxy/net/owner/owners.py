@@ -40,7 +40,7 @@ class Bundles(Protocol):
         """Into how many bundles the deployment is cut, by this replica's lease; 0 as long as it had none."""
 
     def open_here(self, bundle: int) -> bool:
-        """Whether this replica has the bundle, and is not giving it back."""
+        """Whether this replica has the bundle, and is not releasing it."""
 
 
 class Owners:

@@ -146,7 +146,7 @@ class Subscription:
     def end(self, done: Callable[[], None] | None = None) -> None:
         """The end here and at the broker; `done` is called when that has answered, as is all who wait for it.
 
-        One that a group shares gives its streams back first, in its own time: it is asked for its end again then.
+        One that a group shares releases its streams first, in its own time: it is asked for its end again then.
         """
         if done is not None:
             self.closing.wait(done)
