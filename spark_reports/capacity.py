@@ -119,7 +119,7 @@ def summary(deliveries: DataFrame, held: DataFrame | None = None) -> DataFrame:
     did = held.groupBy(*WORKER).agg(
         F.count(F.lit(1)).alias("deliveries"),
         F.count(F.when(acked, 1)).alias("acked"),
-        *quantiles(F.when(acked, (F.col("until_ns") - F.col("sent_ns")) / 1e6), "ms", "service_"),
+        *quantiles(F.when(acked, (F.col("until_ns") - F.col("sent_ns")) / 1e6), "service_"),
     )
     # Apart from the quantiles: beside a count of different ones Spark would make a sketch of them for each message.
     here = (

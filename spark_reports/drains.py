@@ -73,7 +73,7 @@ def summary(drains: DataFrame) -> DataFrame:
         .agg(
             F.count(F.lit(1)).alias("hand_overs"),
             (F.sum("duration_ns") / 1e6).alias("total_ms"),
-            *quantiles(duration, "ms"),
+            *quantiles(duration),
             F.max(duration).alias("max_ms"),
             F.count(F.when(F.col("waiting_messages") > 0, 1)).alias("waited"),
             F.sum("waiting_messages").alias("waiting_messages"),

@@ -27,8 +27,6 @@ KEY_IN_NUMBERS: Final = ("key_digest", "of")
 ENDS: Final = ("acked", "returned", "dropped")
 """How a delivery may end: `how` counts from 1."""
 ACKED, RETURNED, DROPPED = range(1, 4)
-BACK: Final = ("returned", "dropped")
-"""Ends behind which it is delivered again."""
 GIVEN_UP: Final = "given_up"
 """Why something was returned that is not to be sent again."""
 WHOLE: Final = "whole"

@@ -153,7 +153,7 @@ def _times() -> list[Column]:
     }
     aggregates = [F.count(F.when(sent, 1)).alias("messages"), F.count(F.when(acked, 1)).alias("acked")]
     for name, time in times.items():
-        aggregates += [*quantiles(time, "ms", f"{name}_"), F.max(time).alias(f"{name}_max_ms")]
+        aggregates += [*quantiles(time, f"{name}_"), F.max(time).alias(f"{name}_max_ms")]
     return aggregates
 
 

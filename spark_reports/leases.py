@@ -189,7 +189,7 @@ def pauses(events: DataFrame) -> DataFrame:
         .agg(
             F.count(F.when(moved, 1)).alias("streams_moved"),
             F.count(F.when(moved & F.col("pause_ms").isNull(), 1)).alias("unknown"),
-            *quantiles(pause, "ms"),
+            *quantiles(pause),
             F.max(pause).alias("max_ms"),
             F.count(F.when(~moved, 1)).alias("leased_again"),
             F.max(again).alias("leased_again_max_ms"),

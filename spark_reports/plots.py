@@ -73,7 +73,7 @@ def _svg(figure: Figure) -> str:
 
 def _drain_timeline(figure: Figure, rows: Sequence[Row]) -> None:
     axes = figure.subplots()
-    for label, colour, of_one in _by_worker(rows, "holder"):
+    for label, colour, of_one in _by_worker(rows):
         began = [_date(row["began_wall_ns"]) for row in of_one]
         ended = [_date(row["ended_wall_ns"]) for row in of_one]
         slots = [row["slot"] for row in of_one]
@@ -196,11 +196,11 @@ CAPTIONS: Final = {
 }
 
 
-def _by_worker(rows: Sequence[Row], column: str) -> list[tuple[str, str, list[Row]]]:
+def _by_worker(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:
     """Name, colour and rows: those with most rows each with its own, then all others together."""
     of_each: dict[str, list[Row]] = {}
     for row in rows:
-        of_each.setdefault(row[column], []).append(row)
+        of_each.setdefault(row["holder"], []).append(row)
     ranked = sorted(of_each, key=lambda name: (-len(of_each[name]), name))
     named = [(name, COLOURS[place], of_each[name]) for place, name in enumerate(ranked[:NAMED_MAX])]
     rest = [row for name in ranked[NAMED_MAX:] for row in of_each[name]]

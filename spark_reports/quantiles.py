@@ -14,8 +14,8 @@ ACCURACY: Final = 10_000
 """Accuracy of Spark's approximate quantiles: the inverse of the relative error."""
 
 
-def quantiles(column: Column, unit: str, prefix: str = "") -> list[Column]:
-    """Aggregates `p50_ms`, `p95_ms`, `p99_ms` for the unit `ms`, each behind `prefix`."""
+def quantiles(milliseconds: Column, prefix: str = "") -> list[Column]:
+    """Aggregates `p50_ms`, `p95_ms`, `p99_ms`, each behind `prefix`."""
     # All of one sketch: Spark computes an aggregate once, however often it is named.
-    found = F.percentile_approx(column, list(SHARES.values()), ACCURACY)
-    return [found.getItem(place).alias(f"{prefix}{name}_{unit}") for place, name in enumerate(SHARES)]
+    found = F.percentile_approx(milliseconds, list(SHARES.values()), ACCURACY)
+    return [found.getItem(place).alias(f"{prefix}{name}_ms") for place, name in enumerate(SHARES)]

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from admin_api.ports_metrics import MetricsView
     from admin_api.turns import Turns
 
-GIVEN: Final = ("topic", "subscription", "namespace", "worker", "consumer_name")
-"""Labels whose values a row has, in this order."""
-
-
 DURATION_LABELS: Final[dict[Histograms, Sequence[str]]] = {
     "subscription": families.SUBSCRIPTION_LABELS,
     "namespace": families.NAMESPACE_LABELS,
@@ -36,7 +32,7 @@ class Row(NamedTuple):
     """A topic, group, subscription or worker."""
 
     label_values: tuple[str, ...]
-    """Of `GIVEN`, escaped."""
+    """Of `template.GIVEN`, escaped."""
     summary: Any
 
 
@@ -103,7 +99,7 @@ async def exposition(
         for family in level.families:
             if not level.rows:
                 continue
-            template = Template(family, level.labels, GIVEN, level.rows[0].summary, form)
+            template = Template(family, level.labels, level.rows[0].summary, form)
             pieces.append(template.head)
             for row in level.rows:
                 pieces.append(template.lines(row.label_values, row.summary))

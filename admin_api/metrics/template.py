@@ -20,6 +20,8 @@ from prometheus_client.utils import floatToGoString
 from admin_api.metrics.families import Family
 from admin_api.metrics.formats import Format, Frozen, encoded
 
+GIVEN: Final = ("topic", "subscription", "namespace", "worker", "consumer_name")
+"""Labels whose values a row has, in this order."""
 _NUMBERS_KEPT: Final = 4_096
 """Cached texts of numbers: most are small and repeated."""
 
@@ -29,19 +31,19 @@ _go: Callable[[float], str] = lru_cache(_NUMBERS_KEPT)(floatToGoString)
 class Template:
     """One family at one level, in one format."""
 
-    def __init__(self, family: Family, labels: Sequence[str], given: Sequence[str], like: Any, form: Format) -> None:
-        """`labels` of those whose values will be `given`, in that order; `like` is any summary of the level."""
+    def __init__(self, family: Family, labels: Sequence[str], like: Any, form: Format) -> None:
+        """`labels` are some of `GIVEN`; `like` is any summary of the level."""
         read = _read_histogram if family.kind == "histogram" else _read_number
         metric, self._numbers = read(family, like)
         for sample in metric.samples:
-            sample.labels.update({label: _mark(given.index(label)) for label in labels})
+            sample.labels.update({label: _mark(GIVEN.index(label)) for label in labels})
         lines = encoded(Frozen([metric]), form).split("\n")[:-1]
         self.head = "".join(f"{line}\n" for line in lines if line.startswith("#"))
         series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
-        self._body = "".join(_with_places(text, len(given), number) for number, text in enumerate(series))
+        self._body = "".join(_with_places(text, number) for number, text in enumerate(series))
 
     def lines(self, label_values: Sequence[str], summary: Any) -> str:
-        """The family's lines; the values are `escaped`."""
+        """The family's lines; the values are those of all `GIVEN`, `escaped`."""
         return self._body.format(*label_values, *map(_go, self._numbers(summary)))
 
 
@@ -90,8 +92,8 @@ def _mark(place: int) -> str:
     return chr(place + 1)
 
 
-def _with_places(series: str, given: int, number: int) -> str:
+def _with_places(series: str, number: int) -> str:
     text = series.replace("{", "{{").replace("}", "}}")
-    for place in range(given):
+    for place in range(len(GIVEN)):
         text = text.replace(_mark(place), f"{{{place}}}")
-    return f"{text} {{{given + number}}}\n"
+    return f"{text} {{{len(GIVEN) + number}}}\n"

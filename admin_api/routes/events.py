@@ -43,7 +43,7 @@ TOLD = ("number", "kind", "at", "topic", "subscription", "facts")
 Chosen = Annotated[str | None, Query(max_length=10_000)]
 
 
-def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRouter:
+def event_routes(view: GatewayView) -> APIRouter:
     """Make ``/api/v1/events``."""
     router = APIRouter(prefix="/api/v1", tags=["events"], route_class=GuardedRoute)
     places = Places()
@@ -90,7 +90,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
 
         after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else None
         standing = Standing(request.scope, declared(events))
-        body = _stream(view, lines, after, wanted, served, standing, heartbeat_s)
+        body = _stream(view, lines, after, wanted, served, standing, HEARTBEAT_S)
         return _Placed(body, place)
 
     return router

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
@@ -11,7 +10,7 @@ from admin_api.access.caller import OrderedBy
 from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response
 from admin_api.names import NamesRoute
-from admin_api.routes.orders import orders_allowed
+from admin_api.routes.orders import answer_of, orders_allowed
 from admin_api.routes.subscriptions import After, Limit
 from admin_api.schemas.groups import GroupTopics, TopicRemoved
 from admin_api.schemas.problem import Problem
@@ -19,8 +18,6 @@ from proxy.errors import NotFound
 from proxy.limits import NAME_CHARACTERS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from admin_api import ports
 
 TopicName = Annotated[
@@ -53,7 +50,7 @@ def group_topic_routes(topics: ports.GroupTopics | None, *, read_only: bool) -> 
 
         For each topic of a group this replica asks the broker for the exclusive producer, and gives it back at once.
         """
-        return await snapshot_response(await _answer(lambda answered: known().page(after, limit, answered)))
+        return await snapshot_response(await answer_of(lambda answered: known().page(after, limit, answered)))
 
     @router.delete(
         "/{topic}",
@@ -67,22 +64,7 @@ def group_topic_routes(topics: ports.GroupTopics | None, *, read_only: bool) -> 
         The answer follows after half a minute, in which a replica of the group would show itself. The broker deletes
         the empty topic, within a minute by default (`brokerDeleteInactiveTopicsEnabled`).
         """
-        await _answer(lambda answered: known().remove(topic, by, answered))
+        await answer_of(lambda answered: known().remove(topic, by, answered))
         return TopicRemoved(topic=topic)
 
     return router
-
-
-async def _answer(ask: Callable[[Callable[[Any], None]], None]) -> Any:
-    """Wait for what a call answers later. Raises that, if it is an error."""
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def answered(found: Any) -> None:
-        if not answer.done():  # else the caller has gone
-            answer.set_result(found)
-
-    ask(answered)
-    found = await answer
-    if isinstance(found, Exception):
-        raise found
-    return found

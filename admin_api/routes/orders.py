@@ -180,14 +180,9 @@ def _orders_to_groups(router: APIRouter, control: GatewayControl) -> None:
         All replicas stop, and release their streams as in any hand-over; then the cursor is moved, and they continue.
         The answer follows when that is done, which takes until workers have acknowledged their messages.
         """
-        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-
-        def answered(problem: str | None) -> None:
-            if not answer.done():
-                answer.set_result(problem)
-
-        control.replay(key, _position(place), _published_ms(place), answered)
-        problem = await answer
+        problem = await answer_of(
+            lambda answered: control.replay(key, _position(place), _published_ms(place), answered)
+        )
         if problem is not None:
             raise Conflict(problem)
         return Replayed(subscription=key[1])
@@ -225,6 +220,21 @@ def _orders_to_the_gateway(router: APIRouter, control: GatewayControl) -> None:
             changed={name: ChangedSetting(before=each.before, now=each.now) for name, each in done.changed.items()},
             needs_restart=list(done.needs_restart),
         )
+
+
+async def answer_of(ask: Callable[[Callable[[Any], None]], None]) -> Any:
+    """Wait for what a call answers later. Raises that, if it is an error."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answered(found: Any) -> None:
+        if not answer.done():  # else the caller has gone
+            answer.set_result(found)
+
+    ask(answered)
+    found = await answer
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _position(place: ReplayFrom) -> tuple[int, int] | None:

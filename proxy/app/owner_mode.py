@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -71,8 +72,9 @@ class OwnerMode(OwnerParts):
         )
         settings = picked(GroupSettings, config)
         migrating = replicas.migrating_subscriptions
+        number = partial(secrets.token_bytes, NUMBER_BYTES)
         super().__init__(
-            new_name(config), address, connector, secret, _number, brokers, clock, limits, settings, migrating
+            new_name(config), address, connector, secret, number, brokers, clock, limits, settings, migrating
         )
         self._server: asyncio.Server | TlsDoor | None = None
         if process is not None:
@@ -141,10 +143,6 @@ def _secret(config: Config) -> Secret:
         return Secret.of_lines(file.read_bytes())
     except (OSError, ValueError) as error:
         raise StartFailure(f"replica_secret_file {file}: {error}") from error
-
-
-def _number() -> bytes:
-    return secrets.token_bytes(NUMBER_BYTES)
 
 
 def replica_of(groups: Groups | None, owner: OwnerMode | None) -> str | None:

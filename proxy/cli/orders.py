@@ -162,10 +162,8 @@ def limits(
     with refusals_told():
         wanted = _wanted(sets or [], resets or [])
         path = subscription_path(topic, subscription) + "/limits"
-    if wanted:
-        show(url, lambda client: client.ask("PATCH", path, json=wanted), tables.limits, as_json=as_json)
-    else:
-        show(url, lambda client: client.ask("GET", path), tables.limits, as_json=as_json)
+    method, body = ("PATCH", wanted) if wanted else ("GET", None)
+    show(url, lambda client: client.ask(method, path, json=body), tables.limits, as_json=as_json)
 
 
 def _wanted(sets: list[str], resets: list[str]) -> dict[str, float | None]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.statistics import dispatcher_statistics_steps
 from proxy.core.steps import in_steps
-from proxy.net.subscription.order_book import LimitsWanted
 from proxy.views.values import ConnectedConsumer, ConnectedSubscription, Ring, StandingOrders
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def _ring(dispatcher: Dispatcher, workers: Sequence[Worker], ranges: Sequence[tu
 
 def standing(key: tuple[str, str], orders: Orders, subscription: Subscription | None) -> StandingOrders:
     """The active orders of a subscription, which may have no workers here."""
-    limits = {name: getattr(orders.limits, name) for name in LimitsWanted.__slots__}
     return StandingOrders(
         topic=key[0],
         subscription=key[1],
@@ -67,7 +65,7 @@ def standing(key: tuple[str, str], orders: Orders, subscription: Subscription | 
         drained=tuple(sorted(orders.drained)),
         excluded=tuple(sorted(orders.excluded)),
         ordering_mode=orders.mode.value if orders.mode is not None else None,
-        limits={name: value for name, value in limits.items() if value is not None},
+        limits=orders.limits.named(),
         replica=orders.replica or None,
     )
 

@@ -64,6 +64,7 @@ class BrokerConnection:
     ) -> None:
         """Start the clock of the connect time-out; the caller connects next."""
         self.target = target
+        self.address = target.service_url
         self._settings = settings
         self._clock = clock
         self._ready = ready
@@ -84,11 +85,6 @@ class BrokerConnection:
         self._timer: Timer = clock.call_later(TICK_S, self._tick)
 
     # ------------------------------------------------------------------ ports.BrokerLink
-
-    @property
-    def address(self) -> str:
-        """The broker's service URL."""
-        return self.target.service_url
 
     @property
     def state(self) -> State:

@@ -98,23 +98,20 @@ class GatewayConsumer:
 
         `answered` hears what was wrong, None if nothing. `seek` comes without its ids.
         """
-        assert self._link is not None
         seek.consumer_id = self._id
 
         def frame(request_id: int) -> bytes:
             seek.request_id = request_id
             return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=seek))
 
-        self._link.request(frame, lambda reply: answered(_problem(reply)))
+        self._ask(frame, answered)
 
     def unsubscribe(self, answered: Callable[[str | None], None]) -> None:
         """Delete the subscription, only while ready, and be over; `answered` hears what was wrong, None if nothing."""
         assert self._link is not None
         self._over = True
         self._link.drop_consumer(self._id)
-        self._link.request(
-            lambda request_id: commands.unsubscribe(self._id, request_id), lambda reply: answered(_problem(reply))
-        )
+        self._ask(lambda request_id: commands.unsubscribe(self._id, request_id), answered)
 
     def fetch(self, *, fetches: bool) -> None:
         """Stop asking for messages, only while ready, or go on; those that are on their way come."""
@@ -123,11 +120,8 @@ class GatewayConsumer:
 
     def acknowledge(self, positions: Sequence[Position], answered: Callable[[str | None], None]) -> None:
         """Acknowledge these, only while ready; `answered` hears what was wrong, None if nothing."""
-        assert self._link is not None
         ids = [unpack(position) for position in positions]
-        self._link.request(
-            lambda request_id: commands.ack(self._id, ids, request_id), lambda reply: answered(_problem(reply))
-        )
+        self._ask(lambda request_id: commands.ack(self._id, ids, request_id), answered)
 
     def acknowledge_up_to(self, position: Position) -> None:
         """Acknowledge everything up to there, only while ready; the broker does not answer, and may not have heard."""
@@ -200,6 +194,10 @@ class GatewayConsumer:
         self._grant()
         self._owner.consumer_ready(self)
 
+    def _ask(self, build: Callable[[int], bytes], answered: Callable[[str | None], None]) -> None:
+        assert self._link is not None
+        self._link.request(build, lambda reply: answered(str(reply) if isinstance(reply, Exception) else None))
+
     def _grant(self) -> None:
         most = self._permits_most
         if self._fetches and self._permits <= most // 2:
@@ -220,10 +218,6 @@ class GatewayConsumer:
         if self._link is not None:
             self._link.drop_consumer(self._id)
         self._owner.consumer_lost(self, reason)
-
-
-def _problem(reply: pb.BaseCommand | Exception) -> str | None:
-    return str(reply) if isinstance(reply, Exception) else None
 
 
 def _messages(tail: bytes) -> int:

@@ -31,7 +31,7 @@ from proxy.net.countdown import after_all
 
 if TYPE_CHECKING:
     from proxy.net.broker.connection import BrokerConnection
-    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Connector
+    from proxy.net.ports import BrokerLink, Clock, Connector
 
 log = structlog.get_logger("keyline.brokers")
 
@@ -68,24 +68,14 @@ class Brokers:
         self._clock = clock
         self._settings = settings
         self._pool = BrokerPool(connector, clock, replace(settings, connections_per_broker=1))
-        self._deliveries = _Over(BrokerPool(connector, clock, settings), self._locate)
-        self._diversions = _Over(BrokerPool(connector, clock, settings), self._locate)
-        self._pools = (self._pool, self._deliveries.pool, self._diversions.pool)
+        self.deliveries = _Over(BrokerPool(connector, clock, settings), self._locate)
+        self.diversions = _Over(BrokerPool(connector, clock, settings), self._locate)
+        self._pools = (self._pool, self.deliveries.pool, self.diversions.pool)
         self._service_urls = settings.service_urls
         self._waiting: dict[str, list[tuple[BrokerPool, Found]]] = {}
         self._named = named
         self._lookups = self._lookup_failures = 0
         self._closed = False
-
-    @property
-    def deliveries(self) -> BrokerDirectory:
-        """As the port says."""
-        return self._deliveries
-
-    @property
-    def diversions(self) -> BrokerDirectory:
-        """As the port says."""
-        return self._diversions
 
     def locate(self, topic: str, found: Found) -> None:
         """Look the topic up and hand over a connected link, in a later turn of the loop.

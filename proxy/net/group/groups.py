@@ -22,7 +22,7 @@ from proxy.net.group.views import GroupsPage, group_statistics, group_summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.groups.messages import ReplayDone, ReplayTarget
+    from proxy.groups.messages import ReplayTarget
     from proxy.groups.streams import GroupId
     from proxy.net.group.settings import GroupSettings
     from proxy.net.group.views import GroupStatistics, GroupSummary
@@ -52,9 +52,9 @@ class Groups:
         self._own_post = post is None
         post = post or GroupPost(settings.groups_namespace, replica, brokers, clock)
         self.members, self.mail = post.members, post.mail
-        self.members.replayed = self._replayed
         patience_s = self._timing.replay_s + ANSWER_S_MAX + self._timing.drop_s
         self._replays = GroupReplays(replica, self.mail, clock, patience_s)
+        self.members.replayed = self._replays.heard
         self._topics: dict[GroupId, PulsarGroupTopic] = {}
         self._assignments: dict[GroupId, GroupAssignment] = {}
         self._sessions = 0
@@ -112,7 +112,7 @@ class Groups:
         self._say_if_left()
 
     def leave_all(self, left: Callable[[], None]) -> None:
-        """The replica stops: give all streams back; `left` is called when none is left, possibly at once."""
+        """The replica stops: release all streams; `left` is called when none is left, possibly at once."""
         self._when_left = left
         for assignment in list(self._assignments.values()):
             assignment.leave()
@@ -154,9 +154,6 @@ class Groups:
             summary = self.summary(group)
             if summary is not None:
                 yield summary
-
-    def _replayed(self, done: ReplayDone) -> None:
-        self._replays.heard(done)
 
     def _say_if_left(self) -> None:
         if self._when_left is not None and not self._assignments:

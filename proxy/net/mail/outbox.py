@@ -35,7 +35,8 @@ class MailOutbox:
         self._retry = Alarm(clock)
         self.used_at = clock.now()
         """When something was to be sent last."""
-        self._producer: GatewayProducer | None = self._new_producer()
+        self._producer: GatewayProducer | None = None
+        self._open()
 
     @property
     def ready(self) -> bool:
@@ -77,10 +78,8 @@ class MailOutbox:
         self._unsent.clear()  # the protocol has said them again since
         self._ready = False
         self._producer = None
-        self._retry.set(RETRY_S, self._try_again)
+        self._retry.set(RETRY_S, self._open)
 
-    def _try_again(self) -> None:
-        self._producer = self._new_producer()
-
-    def _new_producer(self) -> GatewayProducer:
-        return GatewayProducer(self._topic, pb.ProducerAccessMode.Shared, self._brokers, self._clock, self).open()
+    def _open(self) -> None:
+        shared = pb.ProducerAccessMode.Shared
+        self._producer = GatewayProducer(self._topic, shared, self._brokers, self._clock, self).open()

@@ -327,8 +327,8 @@ def probe(link: BrokerLink, command: pb.CommandSubscribe, answered: Callable[[Ex
     """Ask the broker what it thinks of a worker's schema and options, without letting the worker in.
 
     A consumer of type Exclusive is refused as busy while the gateway's is connected, but only after its schema was
-    found
-    compatible: so ConsumerBusy means yes. If it is admitted, the gateway's was disconnected; the probe leaves at once.
+    found compatible: so ConsumerBusy means yes. If it is admitted, the gateway's was disconnected; the probe leaves at
+    once.
     """
     ours = pb.CommandSubscribe()
     ours.CopyFrom(command)

@@ -21,8 +21,6 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from proxy.net.ports import BrokerLink
     from proxy.net.subscription.state import Lifecycle, SubscriptionState
     from proxy.net.subscription.upstream_consumers import UpstreamConsumer, UpstreamConsumers
@@ -88,29 +86,15 @@ class SubscriptionRequests:
             text = "Unconnected or shared consumer attempting to unsubscribe: other consumers are connected"
             asker.tell_error(command.request_id, ClientError(text, pb.MetadataError))
             return
-        ours = pb.CommandUnsubscribe()
-        ours.CopyFrom(command)
-
-        def build(consumer_id: int, request_id: int) -> bytes:
-            ours.consumer_id = consumer_id
-            ours.request_id = request_id
-            return encode_command(pb.BaseCommand(type=pb.BaseCommand.UNSUBSCRIBE, unsubscribe=ours))
-
-        self._ask_for_all(asker, command.request_id, "unsubscribe", build)
+        ours = pb.BaseCommand(type=pb.BaseCommand.UNSUBSCRIBE, unsubscribe=command)
+        self._ask_for_all(asker, "unsubscribe", ours, ours.unsubscribe)
 
     def seek(self, asker: Asker, command: pb.CommandSeek) -> None:
         """Move the cursor, for all workers."""
         if self._not_alone(asker, command.request_id, "seek", _SEEK_GROUP):
             return
-        ours = pb.CommandSeek()
-        ours.CopyFrom(command)
-
-        def build(consumer_id: int, request_id: int) -> bytes:
-            ours.consumer_id = consumer_id
-            ours.request_id = request_id
-            return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=ours))
-
-        self._ask_for_all(asker, command.request_id, "seek", build)
+        ours = pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=command)
+        self._ask_for_all(asker, "seek", ours, ours.seek)
 
     def _not_alone(self, asker: Asker, request_id: int, what: str, instead: str) -> bool:
         """Whether a group shares the subscription; the asker is told so, and what to do `instead`."""
@@ -119,8 +103,11 @@ class SubscriptionRequests:
             asker.tell_error(request_id, ClientError(text, pb.NotAllowedError))
         return self._state.streamed
 
-    def _ask_for_all(self, asker: Asker, wanted: int, what: str, build: Callable[[int, int], bytes]) -> None:
-        """A request that disconnects all workers if the broker grants it."""
+    def _ask_for_all(
+        self, asker: Asker, what: str, ours: pb.BaseCommand, body: pb.CommandUnsubscribe | pb.CommandSeek
+    ) -> None:
+        """A request that disconnects all workers if the broker grants it; `body` is that of `ours`."""
+        wanted = body.request_id
         ready = self._ready(asker, wanted)
         if ready is None:
             return
@@ -132,6 +119,10 @@ class SubscriptionRequests:
         self._lifecycle.flush()
         self._state.request_began(what)
 
+        def build(request_id: int) -> bytes:
+            body.consumer_id, body.request_id = consumer.upstream.consumer_id, request_id
+            return encode_command(ours)
+
         def answered(reply: pb.BaseCommand | Exception) -> None:
             self._state.request_answered()
             if isinstance(reply, Exception):
@@ -140,7 +131,7 @@ class SubscriptionRequests:
             else:
                 self._granted(asker, wanted, what)
 
-        link.request(lambda request_id: build(consumer.upstream.consumer_id, request_id), answered)
+        link.request(build, answered)
 
     def _granted(self, asker: Asker, wanted: int, what: str) -> None:
         """The broker closed our consumer: the workers come again, those who sought too."""

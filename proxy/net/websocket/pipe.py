@@ -39,7 +39,7 @@ class Pipe:
     def __init__(self, clock: Clock, peer: str) -> None:
         """Not open yet."""
         self._clock = clock
-        self._peer = peer
+        self.peer = peer
         self._splitter = FrameSplitter(FRAME_BYTES_MAX)
         self._session: Receiver | None = None
         self._client: PipeClient | None = None
@@ -78,11 +78,6 @@ class Pipe:
                 self._session.writability_changed(writable)
 
     # ---- ports.Transport
-
-    @property
-    def peer(self) -> str:
-        """As the port says."""
-        return self._peer
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -139,7 +134,7 @@ class Pipe:
         try:
             self._hand_over(closed=closed is not None)
         except Exception:  # on any error, the other end must not keep waiting
-            log.exception("in-memory connection failed", peer=self._peer)
+            log.exception("in-memory connection failed", peer=self.peer)
             closed = self._closed = "a fault of the gateway; its log tells more"
         if closed is not None:
             self._hang_up(closed)
