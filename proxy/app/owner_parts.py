@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.net.group.holder_probes import HolderProbes
 from proxy.net.owner.deployment import Deployment
 from proxy.net.owner.dialling import ReplicaDialler
 from proxy.net.owner.door import Led, Numbered, ReplicaDoor
-from proxy.net.owner.holder_probes import HolderProbes
 from proxy.net.owner.pulses import Pulses
 from proxy.net.owner.questions import Answering
 from proxy.net.owner.standstill import Standstill

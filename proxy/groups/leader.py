@@ -185,6 +185,10 @@ class GroupLeader:
         """Who has which stream, or will be told that it has."""
         return self._owners.by_stream
 
+    def streams_of(self, replica: str) -> list[int]:
+        """What a replica has, or may still have."""
+        return [stream for stream, session in self._owners.known() if session.replica == replica]
+
     @property
     def sessions(self) -> tuple[LeaderSession, ...]:
         """All that are connected."""
@@ -313,7 +317,6 @@ class GroupLeader:
 
     def _balance(self, now: float) -> list[LeaderAct]:
         """Begin the changes that are wanted, of sessions that are not changing; the others come when they are done."""
-        acts: list[LeaderAct] = []
         taking = self._taking()
         planned = balance.plan(
             self.sessions,
@@ -323,9 +326,7 @@ class GroupLeader:
             {stream: state.rate for stream, state in self._record.states.items()},
             0 if self._replay.under_way else self.streams_count,
         )
-        for session, streams in planned:
-            acts += self._change(session, streams, now)
-        return acts
+        return [act for session, streams in planned for act in self._change(session, streams, now)]
 
     def _taking(self) -> dict[str, SessionId]:
         """Sessions that may be given streams, by replica."""

@@ -16,6 +16,7 @@ LEADER_SESSION: Final = "proxy/groups/leader_session.py"
 MANAGER: Final = "proxy/groups/manager.py"
 MEMBER: Final = "proxy/net/group/member.py"
 ASSIGNMENT: Final = "proxy/net/group/assignment.py"
+GROUPS: Final = "proxy/net/group/groups.py"
 TOPIC: Final = "proxy/net/group/topic.py"
 SWEEP: Final = "proxy/net/group/sweep.py"
 LOOK: Final = "proxy/net/group/topic_look.py"
@@ -260,6 +261,27 @@ MUTANTS = (
         "            self._topic.fence()\n",
         "            pass\n",
         "tests/net/test_group_member.py",
+    ),
+    _mutant(
+        "nobody asks whether a silent replica's streams are consumed",
+        GROUPS,
+        "        member.replica_silent = partial(self._probes.suspect_in, member)\n",
+        "",
+        "tests/sim/test_deployment.py::test_keys_of_a_replica_that_stands_still_wait_as_short_by_streams_as_with_an_owner",
+    ),
+    _mutant(
+        "streams that are kept for a silent replica are not asked for",
+        LEADER,
+        "for stream, session in self._owners.known() if session.replica == replica]",
+        "for stream, session in self.owners.items() if session.replica == replica]",
+        "tests/groups/test_leader.py",
+    ),
+    _mutant(
+        "a cursor is not moved because somebody looks whether a replica lives",
+        "proxy/net/group/reposition.py",
+        " and self._tries < TRIES:\n",
+        " and not self._tries:\n",
+        "tests/net/test_group_reposition.py",
     ),
     _mutant(
         "who hears nothing at all fences a leader",

@@ -361,6 +361,7 @@ def test_a_silent_replica_is_told_to_all() -> None:
     rig.joined(BOB, 1)
     rig.wait(2 * TIMING.renew_s)
     assert set(rig.silent) == {ALICE.replica}
+    assert [rig.leader.streams_of(each.replica) for each in (ALICE, BOB)] == [[0], [1, 2, 3]]
 
 
 def test_the_leases_of_the_leader_before_are_waited_for_also_if_they_are_longer() -> None:

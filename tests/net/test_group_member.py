@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 
 import pytest
 
-from proxy.groups.encoding import decode_message
 from proxy.groups.memory import GroupMemory
-from proxy.groups.messages import Header, Invalidate, LeaseStreams, ReplayDone, ReplayTarget, SessionId, Stamp, Version
+from proxy.groups.messages import Header, Invalidate, LeaseStreams, SessionId, Stamp, Version
 from proxy.groups.session_transitions import State
 from proxy.net.group.member import GroupMember
 from tests.groups.rig import GROUP
-from tests.net.assignment_rig import TIMING, AssignmentRig, NoTopic
+from tests.net.assignment_rig import TIMING, AssignmentRig
 from tests.net.fakes import FakeClock
+from tests.net.member_rig import OwnMail, OwnStreams, OwnTopic
 
 
 def test_who_finds_no_leader_insists() -> None:
@@ -31,71 +30,6 @@ def test_who_finds_no_leader_insists() -> None:
     assert rig.topic.insisted == 2
     rig.clock.advance(2 * TIMING.lease_s + 1.5)
     assert rig.topic.insisted == 3
-
-
-class OwnMail:
-    """Mail that brings a member what it says to itself, as long as it works."""
-
-    def __init__(self) -> None:
-        self.member: GroupMember | None = None
-        self.works = True
-
-    def send(self, replica: str, data: bytes) -> None:
-        """As the port says; nobody else is there."""
-        if replica == "here":
-            self.send_all(data)
-
-    def send_all(self, data: bytes) -> None:
-        """As the port says."""
-        message = decode_message(data)
-        assert not isinstance(message, ReplayDone)
-        if self.member is not None and self.works:
-            self.member.hear(message)
-
-
-class OwnTopic(NoTopic):
-    """A topic that stores what the member leads with."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[GroupMemory] = []
-        self.removed: Callable[[], None] | None = None
-        """To be called when the topic has gone."""
-
-    def remove(self, removed: Callable[[], None]) -> None:
-        """As the port says; the test says when it is done."""
-        self.removed = removed
-
-    def store(self, record: GroupMemory) -> None:
-        """As the port says."""
-        self.records.append(record)
-
-
-class OwnStreams:
-    """A data plane without messages."""
-
-    def __init__(self) -> None:
-        self.released: list[int] = []
-
-    def open(self, stream: int) -> None:
-        """As the port says."""
-
-    def hold(self, stream: int) -> None:
-        """As the port says."""
-
-    def release(self, stream: int, deadline: float) -> None:
-        """As the port says; the test says when it is done."""
-        del deadline
-        self.released.append(stream)
-
-    def reposition(self, target: ReplayTarget) -> None:
-        """As the port says."""
-
-    def changed(self) -> None:
-        """As the port says."""
-
-    def deliver_until(self, until: float) -> None:
-        """As the port says."""
 
 
 class SilentGroup:

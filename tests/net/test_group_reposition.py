@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from proxy.groups.messages import ReplayTarget
-from proxy.net.group.reposition import ANSWER_S_MAX, GroupReposition
+from proxy.net.group.reposition import AGAIN_S, ANSWER_S_MAX, TRIES, GroupReposition
 from proxy.wire import pulsar_pb2 as pb
 from tests.groups.rig import GROUP
-from tests.net.broker_fakes import T, success
+from tests.net.broker_fakes import T, error, success
 from tests.net.gateway_rig import PlayedBroker, close_consumer
 
 BY_TIME = ReplayTarget(published_ms=1_234)
@@ -58,6 +58,25 @@ def test_somebody_who_consumes_after_all_is_left_alone() -> None:
     """The broker's words are passed on; nothing was asked of it."""
     rig = Rig()
     rig.broker.refuse(rig.broker.next(T.SUBSCRIBE).subscribe.request_id, "Range conflict with consumer w1")
+    (problem,) = rig.said
+    assert problem is not None
+    assert "Range conflict" in problem
+
+
+def test_one_who_has_a_place_for_a_moment_is_waited_for() -> None:
+    """It may have asked whether a replica is alive, and leaves at once; who stays is left alone."""
+    rig = Rig()
+    for _ in range(TRIES - 1):
+        asked = rig.broker.next(T.SUBSCRIBE).subscribe
+        rig.broker.say(error(asked.request_id, pb.ConsumerAssignError, "Range conflict with consumer a-1-probe"))
+        assert rig.said == []
+        rig.broker.clock.advance(AGAIN_S)
+    rig.subscribed()
+    rig = Rig()
+    for _ in range(TRIES):
+        asked = rig.broker.next(T.SUBSCRIBE).subscribe
+        rig.broker.say(error(asked.request_id, pb.ConsumerAssignError, "Range conflict with consumer w1"))
+        rig.broker.clock.advance(AGAIN_S)
     (problem,) = rig.said
     assert problem is not None
     assert "Range conflict" in problem

@@ -1,14 +1,22 @@
-"""What is asked of the broker about a suspected owner's consumer."""
+"""What is asked of the broker about a suspected replica's consumers."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from proxy.net.owner.holder_probes import AGAIN_S, PROBES_MAX, HolderProbes
+from proxy.groups.memory import GroupMemory
+from proxy.groups.messages import ReplicaSilent, SessionId
+from proxy.net.group.holder_probes import AGAIN_S, PROBES_MAX, HolderProbes
+from proxy.net.group.member import GroupMember
 from proxy.net.subscription.sentinel import SUFFIX
 from proxy.wire import pulsar_pb2 as pb
+from tests.groups.rig import GROUP
+from tests.net.assignment_rig import TIMING
 from tests.net.broker_fakes import T, error, success
 from tests.net.gateway_rig import PlayedBroker
+from tests.net.member_rig import OwnMail, OwnStreams, OwnTopic
 
 Key = tuple[str, str]
 KEY = ("persistent://public/default/orders", "billing")
@@ -113,4 +121,44 @@ def test_what_is_consumed_there_no_more_is_not_probed() -> None:
     assert rig.broker.sent() == []
     rig.probes.ended("b-1", KEY)
     rig.probes.suspect("b-1")
+    assert rig.broker.sent() == []
+
+
+class GroupRig(Rig):
+    """A replica with a session in a group of four streams, of which another one has two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.here, self.there = SessionId("here-1", 1), SessionId("there-1", 1)
+        mail = OwnMail()
+        clock = self.broker.clock
+        self.member = mail.member = GroupMember(GROUP, self.here, 4, TIMING, clock, mail, lambda: None)
+        self.member.replica_silent = partial(self.probes.suspect_in, self.member)
+        self.member.join(OwnTopic(), OwnStreams(), 1)
+
+    def lead(self) -> None:
+        """After a leader that had leased all streams."""
+        owners = ((0, self.here), (1, self.there), (2, self.there), (3, self.here))
+        self.member.granted()
+        self.member.read(GroupMemory(3, "there-1", 9, 4, owners))
+        self.member.stored()
+
+
+def test_the_broker_is_asked_for_each_stream_of_a_replica_that_its_leader_does_not_hear() -> None:
+    """For no other: those of the replica that is heard would be refused, and tell nothing of the silent one."""
+    rig = GroupRig()
+    rig.lead()
+    assert rig.broker.sent() == []
+    rig.broker.clock.advance(TIMING.renew_s)
+    asked = [command.subscribe for command in rig.broker.sent()]
+    assert {(each.topic, each.subscription) for each in asked} == {(GROUP.topic, GROUP.subscription)}
+    slots = [(span.start, span.end) for each in asked for span in each.keySharedMeta.hashRanges]
+    assert slots == [(16_384, 32_767), (32_768, 49_151)]
+    assert all(each.keySharedMeta.keySharedMode == pb.STICKY for each in asked)
+
+
+def test_who_does_not_lead_a_group_asks_for_none_of_its_streams() -> None:
+    """It does not know who has which."""
+    rig = GroupRig()
+    rig.member.hear(ReplicaSilent(GROUP, rig.there.replica))
     assert rig.broker.sent() == []

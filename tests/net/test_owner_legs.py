@@ -12,7 +12,7 @@ from proxy.groups.bundles import bundle_of
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import SessionId
 from proxy.limits import Limits
-from proxy.net.owner.holder_probes import HolderProbes
+from proxy.net.group.holder_probes import HolderProbes, Place
 from proxy.net.owner.leg import UNUSED_S_MAX
 from proxy.net.owner.legs import AGAIN_S, HERE_S_MAX, OWNER_S_MAX, SUPERSEDED_S, ClientLegs
 from proxy.net.owner.owners import Owners
@@ -78,8 +78,8 @@ class Probes(HolderProbes):
         super().__init__("a", NoBrokers(), FakeClock())
         self.probed: list[tuple[str, str]] = []
 
-    def _probe(self, key: tuple[str, str]) -> None:
-        self.probed.append(key)
+    def _probe(self, place: Place) -> None:
+        self.probed.append((place.topic, place.subscription))
 
 
 class Unreached(UnreachedOwners):

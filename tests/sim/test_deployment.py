@@ -7,11 +7,14 @@ from typing import Final
 
 import pytest
 
+from proxy.groups.streams import GroupId
+from tests.sim.deployment.broker import LIVENESS_S
 from tests.sim.deployment.draw import draw
 from tests.sim.deployment.faults import DeploymentActions
 from tests.sim.deployment.world import Deployment, DeploymentOutcome
 from tests.sim.histories import histories
 from tests.sim.run import report, run_many, run_seed, shrink
+from tests.sim.worker import SUBSCRIPTION
 from tests.thorough import THOROUGH
 
 SEEDS: Final = 600 if THOROUGH else 20
@@ -77,32 +80,64 @@ def test_no_worker_is_left_at_a_leg_that_one_replica_alone_has(lease_ms: int, mo
 @pytest.mark.parametrize("first_s", [4.0, 5.0])
 def test_an_owner_that_stands_still_again_at_once_is_taken_over_as_soon_as_before(first_s: float) -> None:
     """The broker is asked about it again, though it was found alive seconds ago."""
+    world = one_topic()
+    (topic,) = world.topics.values()
+    work(world, 20.0)
+    owner = next(replica for replica in world.live if topic.model.owned_by(replica))
+    for stands_still_s in (first_s, 30.0):
+        owner.process.stop()
+        work(world, stands_still_s)
+        owner.process.go_on()
+        work(world, 0.6)
+    assert first_s <= world.longest_wait_s < MOVED_S_MAX
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_keys_of_a_replica_that_stands_still_wait_as_short_by_streams_as_with_an_owner(
+    leads: bool,  # noqa: FBT001 - a case
+) -> None:
+    """The broker looks at its consumers while its leases are waited for; also if it led the group."""
+    world = one_topic(streamed=True)
+    (topic,) = world.topics.values()
+    group = GroupId(*topic.key)
+    work(world, 20.0)
+    members = [(each, each.groups.members.find(group)) for each in world.live if each.groups is not None]
+    stands_still = next(
+        each
+        for each, member in members
+        if member is not None and member.session.leased and (member.manager.leader is not None) == leads
+    )
+    stands_still.process.stop()
+    work(world, 30.0)
+    stands_still.process.go_on()
+    work(world, 0.6)
+    assert LIVENESS_S < world.longest_wait_s < MOVED_S_MAX
+
+
+def one_topic(*, streamed: bool = False) -> Deployment:
+    """Three replicas that have begun, with six workers of one topic, and nothing that could go wrong."""
     drawn = draw(1)
     settings = replace(drawn.settings, key_window=0, retry_delay_ms=0, key_share_percent=0)
-    world = Deployment(
-        replace(drawn, faults=(), topics=1, workers_max=6, replicas=3, replicas_max=3, settings=settings)
-    )
+    named = (f"public/default/orders-0 {SUBSCRIPTION}",) if streamed else ()
+    groups = replace(drawn.groups, streamed_subscriptions=named)
+    several = replace(drawn, faults=(), topics=1, workers_max=6, replicas=3, replicas_max=3)
+    world = Deployment(replace(several, settings=settings, groups=groups, streamed=streamed))
     assert world.swarm.calm
     (topic,) = world.topics.values()
-
-    def work(seconds: float) -> None:
-        for _ in range(round(10 * seconds)):
-            topic.publish(world.schedule.now_s)
-            world.broker.process.run(world.broker.dispatch_soon)
-            world.advance(0.1)
-
     world.advance(5.0)
     dice = world.swarm.dice("workers")
     for _ in range(world.swarm.workers_max):
         world.start_worker(topic, dice)
-    work(20.0)
-    owner = next(replica for replica in world.live if topic.model.owned_by(replica))
-    for stands_still_s in (first_s, 30.0):
-        owner.process.stop()
-        work(stands_still_s)
-        owner.process.go_on()
-        work(0.6)
-    assert first_s <= world.longest_wait_s < MOVED_S_MAX
+    return world
+
+
+def work(world: Deployment, seconds: float) -> None:
+    """Ten messages a second of its one topic."""
+    (topic,) = world.topics.values()
+    for _ in range(round(10 * seconds)):
+        topic.publish(world.schedule.now_s)
+        world.broker.process.run(world.broker.dispatch_soon)
+        world.advance(0.1)
 
 
 def test_a_seed_has_one_history() -> None:

@@ -6,11 +6,13 @@ old one are given to others when it has certainly stopped, and the two are never
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from proxy.groups.messages import SessionId
 from proxy.net.group.assignment import GroupAssignment, SharedSubscription
+from proxy.net.group.holder_probes import HolderProbes
 from proxy.net.group.member import GroupMember, Leading
 from proxy.net.group.members import GroupPost
 from proxy.net.group.replays import GroupReplays
@@ -55,6 +57,7 @@ class Groups:
         patience_s = self._timing.replay_s + ANSWER_S_MAX + self._timing.drop_s
         self._replays = GroupReplays(replica, self.mail, clock, patience_s)
         self.members.replayed = self._replays.heard
+        self._probes = HolderProbes(replica, brokers, clock)
         self._topics: dict[GroupId, PulsarGroupTopic] = {}
         self._assignments: dict[GroupId, GroupAssignment] = {}
         self._sessions = 0
@@ -84,6 +87,7 @@ class Groups:
             assignment.left,
             self._leading,
         )
+        member.replica_silent = partial(self._probes.suspect_in, member)
         self.members.add(member)
         topic = group_topic_name(self._settings.groups_namespace, assignment.group)
         self._topics[assignment.group] = PulsarGroupTopic(topic, self._brokers, self._clock, member)

@@ -1,6 +1,7 @@
 """Moves the cursor of a group's subscription while no replica consumes it.
 
-A consumer of all slots requests it, so that the broker refuses if another consumer still has one of them.
+A consumer of all slots requests it, so that the broker refuses if another consumer still has one of them. It asks some
+times: one that has a stream's place for a moment may be there to make room (`holder_probes`).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
+from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.net.message_ids import UINT64_MAX
 from proxy.wire import pulsar_pb2 as pb
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 ANSWER_S_MAX: Final = 15.0
 """A broker that moves a cursor by time looks for the message first."""
+TRIES: Final = 3
+AGAIN_S: Final = 0.5
+"""Between two of them."""
 
 
 class GroupReposition:
@@ -40,8 +45,11 @@ class GroupReposition:
         self._done = done
         self._over = False
         self._asked = False
+        self._tries = 0
+        self._again = Alarm(clock)
+        self._brokers = brokers
         self._timer: Timer = clock.call_later(ANSWER_S_MAX, self._too_late)
-        subscribe = pb.CommandSubscribe(
+        self._subscribe = subscribe = pb.CommandSubscribe(
             topic=group.topic,
             subscription=group.subscription,
             subType=pb.CommandSubscribe.Key_Shared,
@@ -49,17 +57,21 @@ class GroupReposition:
         )
         subscribe.keySharedMeta.keySharedMode = pb.STICKY
         subscribe.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)
-        self._consumer = GatewayConsumer(subscribe, brokers, self, fetches=False)
+        self._consumer: GatewayConsumer | None = None
 
     def begin(self) -> None:
         """Ask the broker."""
+        self._tries += 1
+        self._consumer = GatewayConsumer(self._subscribe, self._brokers, self, fetches=False)
         self._consumer.open()
 
     def close(self) -> None:
         """No result is wanted any more."""
         self._over = True
         self._timer.cancel()
-        self._consumer.close()
+        self._again.cancel()
+        if self._consumer is not None:
+            self._consumer.close()
 
     def consumer_ready(self, consumer: GatewayConsumer) -> None:
         """As it says."""
@@ -71,8 +83,11 @@ class GroupReposition:
 
     def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
         """As it says: also because the broker is about to move the cursor, and will say so."""
-        del consumer
-        if not self._asked:
+        if self._asked:
+            return
+        if consumer.error_code == pb.ConsumerAssignError and self._tries < TRIES:
+            self._again.set(AGAIN_S, self.begin)
+        else:
             self._end(reason)
 
     def _too_late(self) -> None:

@@ -35,7 +35,7 @@ from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
-    from proxy.net.owner.holder_probes import HolderProbes
+    from proxy.net.group.holder_probes import HolderProbes
     from proxy.net.owner.owners import Owners, Place
     from proxy.net.owner.pulses import Pulses
     from proxy.net.owner.unreached import UnreachedOwners

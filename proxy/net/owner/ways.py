@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from proxy.groups.ownership import Owner
     from proxy.limits import Limits
+    from proxy.net.group.holder_probes import HolderProbes
     from proxy.net.owner.dialling import ReplicaDialler
-    from proxy.net.owner.holder_probes import HolderProbes
     from proxy.net.owner.leg import LegClient
     from proxy.net.owner.owners import Owners
     from proxy.net.owner.pulses import Pulses

@@ -99,7 +99,7 @@ MUTANTS = (
     ),
     _mutant(
         "nobody probes a silent owner's consumer",
-        "proxy/net/owner/holder_probes.py",
+        "proxy/net/group/holder_probes.py",
         "        for key in list(self._consumed.get(owner, ())):\n",
         "        for key in list(self._consumed.get(owner, ()))[:0]:\n",
         "tests/net/test_holder_probes.py",
@@ -172,9 +172,9 @@ MUTANTS = (
     ),
     _mutant(
         "a silent owner is not asked for beside direct workers",
-        "proxy/net/owner/holder_probes.py",
-        "            return sentinel_subscribe(key, name)\n",
-        '            return sentinel_subscribe((key[0], f"{key[1]}-not"), name)\n',
+        "proxy/net/group/holder_probes.py",
+        "            return sentinel_subscribe((topic, subscription), name)\n",
+        '            return sentinel_subscribe((topic, f"{subscription}-not"), name)\n',
     ),
     _mutant(
         "one worker deletes the subscription of all",

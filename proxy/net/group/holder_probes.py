@@ -1,4 +1,4 @@
-"""Lets the broker look whether the consumer of a suspected owner is alive, before the next owner asks for its place.
+"""Lets the broker look whether a suspected replica's consumers are alive, before the next one asks for their places.
 
 Problem: an owner that stands still, or is cut off, keeps its consumer at the broker. A consumer beside it is refused
 unless the broker finds the owner's connection dead, and for that it waits 5 s (`connectionLivenessCheckTimeoutMillis`),
@@ -8,19 +8,25 @@ grants no permits. If the owner is well the broker refuses that within milliseco
 connection is dead the broker lets the probe in 5 s later, and the probe leaves: the place is free for the next owner.
 Of a subscription that direct workers share for now, the owner's `sentinel` is asked for instead.
 
+Of a group's streams only the leader knows who has them, so its replica asks, for each of the silent replica's: they may
+be on several connections (`upstream_connections_per_broker`), and the broker looks at them at the same time.
+
 Nothing is delivered to such a consumer, and only a lease lets the next owner deliver: so G1 to G4 do not depend on it.
 
-Source: Pulsar, `connectionLivenessCheckTimeoutMillis`; seen with 4.2.4 (`faults/test_owners_hung.py`).
+Source: Pulsar, `connectionLivenessCheckTimeoutMillis`; seen with 4.2.4 and 4.0.7 (`faults/test_owners_hung.py`,
+`faults/test_streams_hung.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
+from proxy.core.hash_ranges import HashRange
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
+from proxy.groups.streams import hash_range
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.net.subscription.policy import is_migrating
 from proxy.net.subscription.sentinel import sentinel_subscribe
@@ -30,16 +36,27 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from proxy.core.positions import Position
+    from proxy.net.group.member import GroupMember
     from proxy.net.ports import BrokerDirectory, Clock
 
     Key = tuple[str, str]
 
 AGAIN_S: Final = 3.0
-"""Before the same subscription is asked for again: an owner may stand still twice in a few seconds."""
+"""Before the same place is asked for again: an owner may stand still twice in a few seconds."""
 PROBES_MAX: Final = 64
 """At a time: what a broker finds dead is a connection, with all that is consumed on it."""
+WHOLE: Final = HashRange(0, RANGE_SLOT_COUNT - 1)
+"""What an owner consumes of its subscription."""
 
 log = structlog.get_logger("keyline.owner")
+
+
+class Place(NamedTuple):
+    """What one consumer at the broker has to itself."""
+
+    topic: str
+    subscription: str
+    slots: HashRange = WHOLE
 
 
 class HolderProbes:
@@ -53,8 +70,8 @@ class HolderProbes:
         self._clock = clock
         self._consumed: dict[str, Counter[Key]] = {}
         """What clients of this replica consume at each other one, and how many consumers do."""
-        self._asked_at: dict[Key, float] = {}
-        self._under_way: dict[GatewayConsumer, Key] = {}
+        self._asked_at: dict[Place, float] = {}
+        self._under_way: dict[GatewayConsumer, Place] = {}
 
     def begun(self, owner: str, key: Key) -> None:
         """A client consumes a subscription there, of those that the broker keeps: of others a probe would make one."""
@@ -72,7 +89,14 @@ class HolderProbes:
     def suspect(self, owner: str) -> None:
         """Nothing is heard of it; to be said again while that lasts."""
         for key in list(self._consumed.get(owner, ())):
-            self._probe(key)
+            self._probe(Place(*key))
+
+    def suspect_in(self, member: GroupMember, replica: str) -> None:
+        """The same of a replica that has streams of a group; nothing if the leader of that is not here."""
+        leader = member.manager.leader
+        if leader is not None:
+            for stream in leader.streams_of(replica):
+                self._probe(Place(*member.group, hash_range(stream, leader.streams_count)))
 
     # ---- ConsumerOwner
 
@@ -91,26 +115,26 @@ class HolderProbes:
 
     # ---- within
 
-    def _probe(self, key: Key) -> None:
-        """Ask about a subscription, by topic and name, unless that was done just now."""
+    def _probe(self, place: Place) -> None:
+        """Ask for a place, unless that was done just now."""
         now = self._clock.now()
-        asked_just_now = now - self._asked_at.get(key, now - AGAIN_S) < AGAIN_S
-        if asked_just_now or len(self._under_way) >= PROBES_MAX or key in self._under_way.values():
+        asked_just_now = now - self._asked_at.get(place, now - AGAIN_S) < AGAIN_S
+        if asked_just_now or len(self._under_way) >= PROBES_MAX or place in self._under_way.values():
             return
         if len(self._asked_at) >= PROBES_MAX:
             self._asked_at = {each: at for each, at in self._asked_at.items() if now - at < AGAIN_S}
-        self._asked_at[key] = now
-        log.info("owner silent, its consumer is probed", topic=key[0], subscription=key[1])
-        probe = GatewayConsumer(self._subscribe(key), self._brokers, self, fetches=False)
-        self._under_way[probe] = key
+        self._asked_at[place] = now
+        log.info("replica silent, its consumer is probed", **place._asdict())
+        probe = GatewayConsumer(self._subscribe(place), self._brokers, self, fetches=False)
+        self._under_way[probe] = place
         probe.open()
 
-    def _subscribe(self, key: Key) -> pb.CommandSubscribe:
+    def _subscribe(self, place: Place) -> pb.CommandSubscribe:
         """Where to begin stays unsaid: the subscription is there, and its cursor stays where it is."""
         name = f"{self._replica}-probe"
-        if is_migrating(key, self._migrating):
-            return sentinel_subscribe(key, name)
-        topic, subscription = key
+        topic, subscription, slots = place
+        if is_migrating((topic, subscription), self._migrating):
+            return sentinel_subscribe((topic, subscription), name)
         subscribe = pb.CommandSubscribe(
             topic=topic,
             subscription=subscription,
@@ -120,5 +144,5 @@ class HolderProbes:
             force_topic_creation=False,
         )
         subscribe.keySharedMeta.keySharedMode = pb.STICKY
-        subscribe.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)
+        subscribe.keySharedMeta.hashRanges.add(start=slots.start, end=slots.end)
         return subscribe

@@ -1,0 +1,115 @@
+"""A replica that shares a subscription by streams stands still, as under SIGSTOP: one, and then the one that leads.
+
+The broker's keep-alive is set to longer than any test: so what a replica that hangs consumed comes free because others
+ask for it, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from integration.gateway import KeylineGateway
+from integration.load.lives import Cause
+from integration.load.options import SUBSCRIPTION, Batching
+from integration.load.run import LoadRun
+from integration.standalone import PulsarStandalone
+from proxy.cli.admin_client import AdminClient
+from tests.integration.conditions import eventually
+from tests.integration.conftest import StartGateway
+from tests.integration.exclusive_rig import administer, stream_holders
+from tests.integration.faults.owner_waits import WAIT_BESIDE_S_MAX, WatchedLoad, frozen, told
+from tests.integration.owner_rig import REPLICAS, WORKERS, Owned
+
+NAMES: Final = tuple(f"replica-{number}" for number in range(REPLICAS))
+RATE_PER_S: Final = 250.0
+HANGS_S: Final = 25.0
+"""Longer than any key may wait."""
+DROPPED_LATE_S: Final = 40.0
+"""When a replica's streams go to others, so that it can be seen what was before."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+@pytest.fixture(scope="module")
+def module_broker_settings() -> dict[str, str]:
+    """It closes no connection for silence alone."""
+    return {"keepAliveIntervalSeconds": "3600"}
+
+
+@contextmanager
+def shared(
+    start_gateway: StartGateway, broker: PulsarStandalone, topic: str, directory: Path, **settings: str
+) -> Iterator[Owned]:
+    """Three replicas, each with streams and with workers that stay."""
+    start = partial(start_gateway, broker, groups_enabled="true", groups_mode="streams", **settings)
+    gateways = [start(replica_name=name) for name in NAMES]
+    with LoadRun(directory / "load", gateways[0].service_url, topic, producer_url=broker.service_url) as run:
+        place = Owned(gateways, run, start)
+        place.start_workers_that_stay(*WORKERS)
+        eventually(lambda: stream_holders(broker, topic) == set(NAMES), "streams at every replica")
+        yield place
+
+
+def group(gateway: KeylineGateway, topic: str) -> dict[str, Any]:
+    """What a replica knows of the group."""
+    path = f"/groups/{topic.removeprefix('persistent://')}/{SUBSCRIPTION}"
+    found: dict[str, Any] = AdminClient(gateway.admin_url).ask("GET", path)
+    return found
+
+
+def of_role(place: Owned, *, leads: bool) -> KeylineGateway:
+    """The first replica that leads the group, or that does not."""
+    found: list[KeylineGateway] = []
+
+    def known() -> bool:
+        at = [gateway for gateway in place.gateways if group(gateway, place.run.topic)["leading"] is not None]
+        found[:] = [gateway for gateway in place.gateways if (gateway in at) == leads]
+        return len(at) == 1
+
+    eventually(known, "one leader")
+    return found[0]
+
+
+def test_no_key_waits_for_a_replica_that_hangs(
+    module_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Its keys go on at others, in order, and when it goes on it delivers nothing of them. One after the other.
+
+    In between all have streams again.
+    """
+    topic = new_topic("streams-hung")
+    with shared(start_gateway, module_broker, topic, tmp_path) as place:
+        load = WatchedLoad(place, RATE_PER_S, Batching.KEY_BASED)
+        for role, leads in (("another", False), ("the leader", True)):
+            eventually(lambda: stream_holders(module_broker, topic) == set(NAMES), "streams at every replica")
+            load.suffer(told(place, frozen(of_role(place, leads=leads))), HANGS_S, role)
+        print(load.end(Cause.GATEWAY_PAUSED, wait_s_max=WAIT_BESIDE_S_MAX))
+
+
+def test_a_broker_gives_up_what_a_replica_that_hangs_consumes_before_others_may_have_it(
+    module_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """However late that is: nothing of it is at the broker any more, and its streams are its own still."""
+    topic = new_topic("streams-asked-for")
+    late = {"group_drop_s": str(DROPPED_LATE_S)}
+    with shared(start_gateway, module_broker, topic, tmp_path, **late) as place:
+        leader, hangs = of_role(place, leads=True), of_role(place, leads=False)
+        name = NAMES[place.gateways.index(hangs)]
+
+        def consumed() -> list[str]:
+            consumers = administer(module_broker, "GET", topic, "stats")["subscriptions"][SUBSCRIPTION]["consumers"]
+            return [each["consumerName"] for each in consumers if each["consumerName"].startswith(name)]
+
+        assert consumed()
+        with frozen(hangs):
+            eventually(lambda: not consumed(), "the broker to give its consumers up")
+            sessions = group(leader, topic)["leading"]["sessions"]
+        streams = [each["streams"] for each in sessions if each["replica"].startswith(name)]
+        assert streams, "it was dropped before"
+        assert streams != [[]]
