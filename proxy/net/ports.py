@@ -176,6 +176,23 @@ class WorkerLink(Protocol):
         """
 
 
+class ElsewhereClient(Protocol):
+    """A client's session, as far as those know it who lead its consumers to other replicas."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the client leaves its socket unread."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue whole frames to the client."""
+
+    def check_liveness(self, alive: Callable[[], None]) -> None:
+        """As `WorkerLink` says."""
+
+    def elsewhere_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Owners began or ceased to leave too much unread."""
+
+
 class WorkerPort(Protocol):
     """One worker's end of a subscription: where its session takes the client's commands.
 
@@ -272,10 +289,6 @@ class UpstreamProducer(Protocol):
 
 class BrokerLink(Protocol):
     """One connection of the gateway's own to a broker, shared by many upstream consumers."""
-
-    @property
-    def address(self) -> str:
-        """The broker's service URL."""
 
     @property
     def max_message_bytes(self) -> int:

@@ -54,10 +54,6 @@ class WaitingProducers(Generic[T]):
         """Rank and producer of the next promotion; None if the queue is empty."""
         return self._by_rank.peekitem(0) if self._by_rank else None
 
-    def position(self, rank: Rank) -> int:
-        """How many are before the one with this rank."""
-        return int(self._by_rank.bisect_left(rank))
-
 
 def rank_of(priority: int, arrival: int, *, returning: bool = False) -> Rank:
     """What orders producers. `arrival` grows with each producer of the topic.

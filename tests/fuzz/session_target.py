@@ -187,7 +187,7 @@ class Scene:
         parts = self.session._parts
         if parts is not None:
             promise(parts.relay._queue.bytes_held <= QUEUED_BYTES_MAX, "requests are queued within their bound")
-            promise(parts.relay._requests.pending <= REQUESTS_MAX, "requests are pending within their bound")
+            promise(len(parts.relay._requests._pending) <= REQUESTS_MAX, "requests are pending within their bound")
         self.client.take()
 
     def leave(self) -> None:

@@ -84,9 +84,8 @@ class Asked:
 class FakeBrokerLink:
     """Implements `ports.BrokerLink`; keeps every command in `log`."""
 
-    def __init__(self, clock: FakeClock, address: str = "pulsar://one:6650") -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
-        self.address = address
         self.log: list[pb.BaseCommand] = []
         self.waiting: list[Asked] = []
         self.held: set[int] = set()
@@ -347,7 +346,7 @@ class FakeBrokers:
         for found in asked:
             found(self.error or self.link)
 
-    def new_link(self, address: str = "pulsar://one:6650") -> FakeBrokerLink:
+    def new_link(self) -> FakeBrokerLink:
         """A fresh connection, for whoever asks from now on."""
-        self.link = FakeBrokerLink(self._clock, address)
+        self.link = FakeBrokerLink(self._clock)
         return self.link

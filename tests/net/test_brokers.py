@@ -58,7 +58,7 @@ def test_a_topic_leads_to_a_connection_to_its_broker() -> None:
     one.deliver(lookup_answer(lookup.request_id, "pulsar://two:6650"))
     assert bench.found == []
     shake_hands(bench.connector.last)
-    assert bench.link().address == "pulsar://two:6650"
+    assert bench.link().target.service_url == "pulsar://two:6650"
     assert bench.addresses == ["pulsar://one:6650", "pulsar://two:6650"]
 
 
@@ -109,7 +109,7 @@ def test_redirects_are_followed_with_their_authority() -> None:
     lookup = bench.lookup(two)
     assert lookup.authoritative
     two.deliver(lookup_answer(lookup.request_id, "pulsar://two:6650"))
-    assert bench.link().address == "pulsar://two:6650"
+    assert bench.link().target.service_url == "pulsar://two:6650"
 
 
 def test_a_lookup_asks_for_the_addresses_of_the_configured_listener() -> None:
@@ -200,7 +200,7 @@ def test_configured_brokers_are_tried_in_turn() -> None:
     bench.connector.last.refuse()
     two = shake_hands(bench.connector.last)
     two.deliver(lookup_answer(bench.lookup(two).request_id, "pulsar://two:6650"))
-    assert bench.link().address == "pulsar://two:6650"
+    assert bench.link().target.service_url == "pulsar://two:6650"
 
 
 def test_when_no_configured_broker_can_be_reached_the_error_names_all() -> None:

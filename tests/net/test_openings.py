@@ -81,7 +81,7 @@ def test_payloads_in_the_background_are_bounded_and_counted() -> None:
     done: list[object] = []
     wishes = [openings.open_elsewhere(size, lambda: b"", done.append) for size in (1, 10, 100, 1_000)]
     assert held == [1, 10]
-    assert [wish.begun for wish in wishes] == [True, True, False, False]
+    assert [wish._errand is not None for wish in wishes] == [True, True, False, False]
     background.carry_out(1)
     assert done == [b""]
     assert held == [1, 10]
@@ -93,7 +93,7 @@ def test_payloads_in_the_background_are_bounded_and_counted() -> None:
     assert done == [b""]
     wishes[2].release()
     assert sum(held) == 0
-    assert [wish.begun for wish in wishes] == [True, True, True, False]
+    assert [wish._errand is not None for wish in wishes] == [True, True, True, False]
 
 
 def test_work_that_fails_is_told_as_a_result() -> None:

@@ -44,8 +44,7 @@ from tests.net.session_rig import (
 if TYPE_CHECKING:
     from proxy.groups.ownership import Owner
     from proxy.net.owner.proof import Told
-    from proxy.net.ports import Connector, Receiver, Transport
-    from proxy.net.session.elsewhere import ElsewhereClient
+    from proxy.net.ports import Connector, ElsewhereClient, Receiver, Transport
 
 BUNDLES = 64
 PULSE_S = 2.5

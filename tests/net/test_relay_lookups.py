@@ -113,7 +113,7 @@ def test_a_lookup_and_another_request_may_share_an_id(lookup_first: bool) -> Non
     assert [command.type for command in rig.to_client()] == [T.PRODUCER_SUCCESS, T.LOOKUP_RESPONSE]
     parts = rig.session._parts
     assert parts is not None
-    assert parts.relay._requests.pending == 0
+    assert len(parts.relay._requests._pending) == 0
 
 
 def test_an_answer_nobody_asked_for_is_dropped() -> None:
@@ -180,7 +180,7 @@ def test_a_redirect_s_connection_serves_many_lookups_and_closes_when_idle() -> N
     assert leg.closing
     parts = rig.session._parts
     assert parts is not None
-    assert parts.relay._lookups.connections == 0
+    assert parts.relay._lookups._redirects._legs == {}
 
 
 def test_a_redirect_that_leads_nowhere_fails_the_lookup_and_nothing_else() -> None:

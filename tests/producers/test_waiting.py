@@ -29,7 +29,6 @@ def test_the_next_is_who_has_the_highest_priority_and_came_first(arrivals: list[
         model.sort()
         assert list(queue) == [rank[-1] for rank in model]
         assert queue.first() == ((model[0], model[0][-1]) if model else None)
-        assert [queue.position(rank) for rank in model] == list(range(len(model)))
         assert len(queue) == len(model)
 
 

@@ -64,7 +64,6 @@ class BrokerConnection:
     ) -> None:
         """Start the clock of the connect time-out; the caller connects next."""
         self.target = target
-        self.address = target.service_url
         self._settings = settings
         self._clock = clock
         self._ready = ready

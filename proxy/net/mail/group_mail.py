@@ -47,11 +47,6 @@ class PulsarGroupMail:
         own, common = self._inbox(replica), topic_of_all(namespace)
         self._inboxes = [MailInbox(topic, replica, brokers, clock, hear) for topic in (own, common)]
 
-    @property
-    def hears(self) -> bool:
-        """Whether what is sent to this replica arrives, as far as can be known."""
-        return all(inbox.hears for inbox in self._inboxes)
-
     def start(self) -> None:
         """Begin to hear."""
         for inbox in self._inboxes:

@@ -40,8 +40,6 @@ class MailInbox:
         self._consumer: GatewayConsumer | None = None
         self._retry = Alarm(clock)
         self._failing = False
-        self.hears = False
-        """Whether what is sent to the topic arrives, as far as can be known."""
 
     def open(self) -> None:
         """Begin to hear."""
@@ -49,7 +47,6 @@ class MailInbox:
 
     def close(self) -> None:
         """Hear nothing more."""
-        self.hears = False
         self._retry.cancel()
         if self._consumer is not None:
             self._consumer.close()
@@ -57,7 +54,6 @@ class MailInbox:
     def consumer_ready(self, consumer: GatewayConsumer) -> None:
         """As it says."""
         del consumer
-        self.hears = True
         self._failing = False
 
     def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
@@ -71,6 +67,5 @@ class MailInbox:
         if not self._failing:  # every retry fails alike
             log.warning("replica inbox lost", topic=self._subscribe.topic, reason=reason)
         self._failing = True
-        self.hears = False
         self._consumer = None
         self._retry.set(RETRY_S, self.open)

@@ -16,11 +16,9 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import UNASKED, body_of, close_frame, refusal_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from proxy.groups.ownership import Owner
     from proxy.limits import Limits
-    from proxy.net.ports import Clock, Connector
+    from proxy.net.ports import Clock, Connector, ElsewhereClient
     from proxy.net.relay.identity import Identity
 
 _T = pb.BaseCommand
@@ -35,23 +33,6 @@ class Asked(NamedTuple):
 
     kind: int
     body: Any
-
-
-class LegClient(Protocol):
-    """The client's side. A `session.elsewhere.ElsewhereClient` is one."""
-
-    @property
-    def writable(self) -> bool:
-        """False while the client leaves its socket unread."""
-
-    def send(self, frame: bytes) -> None:
-        """Queue whole frames to the client."""
-
-    def check_liveness(self, alive: Callable[[], None]) -> None:
-        """As `ports.WorkerLink` says."""
-
-    def elsewhere_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
-        """Owners began or ceased to leave too much unread."""
 
 
 class LegsOfClient(Protocol):
@@ -85,7 +66,7 @@ class OwnerLeg:
     def __init__(
         self,
         owner: Owner,
-        client: LegClient,
+        client: ElsewhereClient,
         identity: Identity,
         clock: Clock,
         limits: Limits,

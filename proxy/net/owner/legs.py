@@ -26,7 +26,7 @@ import structlog
 from proxy.groups.ownership import Owner
 from proxy.net.alarm import Alarm
 from proxy.net.owner.fresh_credentials import FreshCredentials
-from proxy.net.owner.leg import LegClient, OwnerLeg
+from proxy.net.owner.leg import OwnerLeg
 from proxy.net.owner.owners import HERE
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from proxy.net.owner.owners import Owners, Place
     from proxy.net.owner.pulses import Pulses
     from proxy.net.owner.unreached import UnreachedOwners
-    from proxy.net.ports import Clock, Connector
+    from proxy.net.ports import Clock, Connector, ElsewhereClient
 
     Key = tuple[str, str]
     """Topic and subscription."""
@@ -95,7 +95,7 @@ class ClientLegs:
 
     def __init__(
         self,
-        client: LegClient,
+        client: ElsewhereClient,
         connect: pb.CommandConnect,
         owners: Owners,
         connector_to: Callable[[Owner], Connector] | None,

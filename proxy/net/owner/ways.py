@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.group.holder_probes import HolderProbes
     from proxy.net.owner.dialling import ReplicaDialler
-    from proxy.net.owner.leg import LegClient
     from proxy.net.owner.owners import Owners
     from proxy.net.owner.pulses import Pulses
     from proxy.net.owner.unreached import UnreachedOwners
-    from proxy.net.ports import Clock, Connector, Transport
+    from proxy.net.ports import Clock, Connector, ElsewhereClient, Transport
     from proxy.wire import pulsar_pb2 as pb
 
 
@@ -46,7 +45,7 @@ class Ways:
         self._limits = limits
         self._numbers = count(1)
 
-    def onward(self, client: LegClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
+    def onward(self, client: ElsewhereClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """For a client that came here by itself; owners are told its address and its certificate."""
         number = next(self._numbers)
 
@@ -57,13 +56,13 @@ class Ways:
 
         return self._legs(client, connect, connector_to, transport.peer)
 
-    def here_only(self, client: LegClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
+    def here_only(self, client: ElsewhereClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """For a client that another replica led here."""
         return self._legs(client, connect, None, transport.peer)
 
     def _legs(
         self,
-        client: LegClient,
+        client: ElsewhereClient,
         connect: pb.CommandConnect,
         connector_to: Callable[[Owner], Connector] | None,
         peer: str,

@@ -64,11 +64,6 @@ class RelayedLookups:
         self._behind_proxy = behind_proxy
         self._hops: dict[int, int] = {}
 
-    @property
-    def connections(self) -> int:
-        """Connections to brokers that lookups were redirected to."""
-        return self._redirects.connections
-
     def close(self) -> None:
         """The client has gone; the relay that made us goes with it."""
         self._redirects.close()

@@ -49,11 +49,6 @@ class RedirectedLookups:
         self._identity = identity
         self._legs: dict[str, _LookupLeg] = {}
 
-    @property
-    def connections(self) -> int:
-        """Legs that stand or are being opened."""
-        return len(self._legs)
-
     def ask(self, broker: ServiceUrl, lookup: pb.CommandLookupTopic, answered: Answered) -> None:
         """Put `lookup` to `broker`; its request id is the client's and so unique on every leg.
 

@@ -90,11 +90,6 @@ class RelayedRequests:
         self._own = OWN_REQUESTS
 
     @property
-    def pending(self) -> int:
-        """Requests without an answer."""
-        return len(self._pending)
-
-    @property
     def acks_pending(self) -> bool:
         """Whether an acknowledgement waits for its receipt; else receipts need no look."""
         return self._acks_pending > 0

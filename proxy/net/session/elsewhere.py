@@ -10,25 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Transport
+    from proxy.net.ports import ElsewhereClient, Transport
     from proxy.wire import pulsar_pb2 as pb
-
-
-class ElsewhereClient(Protocol):
-    """The client's side, as `Elsewhere` needs it."""
-
-    @property
-    def writable(self) -> bool:
-        """False while the client leaves its socket unread."""
-
-    def send(self, frame: bytes) -> None:
-        """Queue whole frames to the client."""
-
-    def check_liveness(self, alive: Callable[[], None]) -> None:
-        """As `ports.WorkerLink` says."""
-
-    def elsewhere_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
-        """Owners began or ceased to leave too much unread."""
 
 
 class Elsewhere(Protocol):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from proxy.net.ports import ElsewhereClient
 from proxy.net.relay.client import RelayClient
 from proxy.net.relay.closing import ProducersToClose
 from proxy.net.relay.relay import Relay
 from proxy.net.relay.route import RelayRoute
-from proxy.net.session.elsewhere import ElsewhereClient
 from proxy.net.session.permission import Permission
 from proxy.net.session.producers import SessionProducers
 from proxy.net.session.replica_router import ReplicaRouter

@@ -75,11 +75,6 @@ class Elsewhere:
         """There is room for it."""
         self._errand = self._begin()
 
-    @property
-    def begun(self) -> bool:
-        """Whether there was room for it yet."""
-        return self._errand is not None
-
     def release(self) -> None:
         """The caller is done with it, or no longer wants it. To be called once."""
         if self._errand is not None:
