@@ -165,6 +165,7 @@ PARTS: Final = (
         (
             "tests/integration/test_owners_migrate.py",
             "tests/integration/test_owners_streams_hung.py",
+            "tests/integration/test_owners_migrating_hung.py",
             "tests/integration/test_host_processes.py",
             "tests/integration/test_line_before.py",
             "tests/integration/test_owners_clients.py",

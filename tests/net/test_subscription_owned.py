@@ -136,9 +136,11 @@ def test_a_sentinel_leaves_with_the_owner_and_comes_back_with_its_connection() -
     before = rig.link
     rig.brokers.new_link()
     before.lose()
+    rig.clock.settle()
+    again = rig.worker("b", permits=10)
     rig.clock.advance(AGAIN_S)
     sentinel = rig.sentinel()
-    rig.first.close()
+    again.close()
     assert sentinel.consumer_id in [command.close_consumer.consumer_id for command in rig.link.taken(T.CLOSE_CONSUMER)]
     rig.clock.advance(2 * FOLLOW_S)
     assert rig.link.consumers == {}
@@ -339,6 +341,25 @@ def test_where_another_has_taken_its_place_workers_come_again() -> None:
     rig.link.refusals.clear()
     rig.clock.advance(1.1)
     assert again.answers() == [T.SUCCESS]
+
+
+def test_beside_direct_workers_one_that_has_lost_its_consumer_is_over() -> None:
+    """The broker has given them what it had; the next begins with what the broker has for it. No lease changes that."""
+    rig = Rig("* s")
+    worker = rig.worker(permits=1)
+    rig.lease()
+    rig.link.deliver((0, single("k", b"0")), (1, single("k", b"1")), to=min(rig.link.consumers))
+    assert worker.entries() == [0]
+    before = rig.link
+    rig.brokers.new_link()
+    before.lose()
+    assert worker.answers() == [T.CLOSE_CONSUMER]
+    assert not rig.owner.owned
+    again = rig.worker("b", permits=10)
+    rig.lease()
+    assert again.entries() == []
+    rig.link.deliver((0, single("k", b"0")), to=min(rig.link.consumers))
+    assert again.entries() == [0]
 
 
 def test_a_subscription_that_is_given_up_closes_every_consumer() -> None:

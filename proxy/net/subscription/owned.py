@@ -5,7 +5,9 @@ meanwhile: a replica that still consumes after its lease has ended keeps the nex
 beside it. One that direct workers share for now (`policy.is_migrating`) is consumed beside these instead.
 
 While that consumer is lost nothing is delivered: others may consume meanwhile that no lease keeps away, as streams do
-while `streamed_subscriptions` is changed. If one does, the subscription ends here (`upstream`).
+while `streamed_subscriptions` is changed. If one does, the subscription ends here (`upstream`). Beside direct workers
+it ends in any case: the broker has given them what is here, also what workers of this replica have, and does not say
+which. So these are told what a broker's own consumers find out, that their consumers are gone, and come again.
 
 Handing over: nothing more is delivered; what workers have they may acknowledge, until the deadline; then every worker's
 consumer is closed, so that it comes again and is led to the next owner, and the gateway's at the broker, behind the
@@ -82,8 +84,8 @@ class OwnedSubscription:
         """Whether no other can consume; before its consumer stands for the first time there is nothing to deliver."""
         consumer = subscription.consumers.get(WHOLE_STREAM)
         assert consumer is not None
-        if consumer.upstream.exclusive:
-            consumer.stands_changed = self._stands_changed
+        self._alone = consumer.upstream.exclusive
+        consumer.stands_changed = self._stands_changed
 
     @property
     def idle(self) -> bool:
@@ -134,8 +136,17 @@ class OwnedSubscription:
         self._stands = stands
         if not stands:
             self._close()
+            if not self._alone:
+                self._subscription.state.clock.call_soon(self._end)
         elif self._is_leased:
             self._open()
+
+    def _end(self) -> None:
+        """In a turn of its own: what was lost may be in the midst of being read."""
+        if not self._subscription.state.ended:
+            lost = UpstreamUnavailable("the consumer beside direct workers was lost; try again")
+            self._subscription.disconnect_workers(lost)
+            self._subscription.end()
 
     def _open(self) -> None:
         streams_here.open_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())

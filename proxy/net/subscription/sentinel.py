@@ -14,7 +14,7 @@ its consumer. It is given no messages. Its cursor follows the topic, so that ope
 A client may take the sentinel's place, if it may consume the topic. Then things are as without a sentinel.
 
 Source: Pulsar, `AbstractDispatcherSingleActiveConsumer.addConsumer`; seen with 4.2.4 and 4.0.7
-(`tests/integration/faults/test_owners_migrating.py`).
+(`tests/integration/test_owners_killed.py`).
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class OwnersModel(Model):
             raise Violation(f"owners: {replica.name} delivers what it does not serve")
         if not replica.may_deliver(key):
             raise Violation(f"owners: {replica.name} delivers without a lease")
-        if not replica.consumes(key) and not self.world.swarm.migrating:
+        if not replica.consumes(key):
             raise Violation(f"owners: {replica.name} delivers while its consumer at the broker is lost")
         running = [each for each in self.world.live if not each.process.stopped and each.may_deliver(key)]
         if running != [replica]:

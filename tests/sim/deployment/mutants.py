@@ -177,6 +177,13 @@ MUTANTS = (
         '            return sentinel_subscribe((topic, f"{subscription}-not"), name)\n',
     ),
     _mutant(
+        "an owner that was lost beside direct workers goes on with what they were given",
+        "proxy/net/subscription/owned.py",
+        "            if not self._alone:\n",
+        "            if self._alone is None:\n",
+        "tests/net/test_subscription_owned.py",
+    ),
+    _mutant(
         "one worker deletes the subscription of all",
         "proxy/net/subscription/requests.py",
         "        if len(self._state.dispatcher.workers) > 1 and not command.force:\n",
