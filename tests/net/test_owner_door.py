@@ -120,9 +120,8 @@ class Dialled:
         self.rig = rig
         self.leg = Client()
         connector = FakeConnector(rig.clock)
-        ReplicaDialler(connector, secret, rig.clock, numbers(1_000), rig.standstill).on_behalf(told).connect(
-            "pulsar://b:6670", self.leg
-        )
+        dialler = ReplicaDialler(connector, secret, rig.clock, numbers(1_000), rig.standstill)
+        dialler.dial("pulsar://b:6670", told, self.leg)
         assert connector.last.address == "pulsar://b:6670"
         self.near = connector.last.accept()
         self.far = rig.knock()
@@ -407,12 +406,12 @@ def test_whoever_dials_does_not_wait_for_ever() -> None:
 
 
 def test_a_leg_that_cannot_be_had_is_closed() -> None:
-    """As by any connector."""
+    """With the reason."""
     leg = Client()
     clock = FakeClock()
     connector = FakeConnector(clock)
     dialler = ReplicaDialler(connector, Secret((KEY,)), clock, numbers(1), Standstill(clock, GAP_S))
-    dialler.on_behalf(TOLD).connect("pulsar://b:6670", leg)
+    dialler.dial("pulsar://b:6670", TOLD, leg)
     connector.last.refuse()
     assert leg.reason == "connection refused"
 

@@ -44,7 +44,7 @@ from tests.net.session_rig import (
 if TYPE_CHECKING:
     from proxy.groups.ownership import Owner
     from proxy.net.owner.proof import Told
-    from proxy.net.ports import Connector, ElsewhereClient, Receiver, Transport
+    from proxy.net.ports import ElsewhereClient, Receiver, Transport
 
 BUNDLES = 64
 PULSE_S = 2.5
@@ -127,9 +127,9 @@ class Rig(SessionRig):
     def make_elsewhere(self, client: ElsewhereClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """As the gateway makes them."""
         _ = transport
-        way = self.connector_to if self.relays else None
+        dial = self.dial if self.relays else None
         told = self.probes, self.pulses, self.unreached
-        return ClientLegs(client, connect, self.owners, way, self.clock, self.limits, *told, PEER)
+        return ClientLegs(client, connect, self.owners, dial, self.clock, self.limits, *told, PEER)
 
     def dial_pulse(self, address: str, told: Told, receiver: Receiver) -> None:
         """Without the proof, too."""
@@ -140,10 +140,9 @@ class Rig(SessionRig):
         """The owner that was dialled last takes the connection for signs of life."""
         return self.pulse_dialled.last.accept()
 
-    def connector_to(self, owner: Owner) -> Connector:
+    def dial(self, owner: Owner, leg: Receiver) -> None:
         """Without the proof, which is another test's."""
-        _ = owner
-        return self.dialled
+        self.dialled.connect(owner.address, leg)
 
     def own(self, *owners: tuple[int, str], epoch: int = 1) -> None:
         """The group's record."""

@@ -23,7 +23,7 @@ log = structlog.get_logger("keyline.owner")
 
 
 class ReplicaDialler:
-    """Makes the connectors of legs."""
+    """Of one replica, to all others."""
 
     def __init__(
         self, connector: Connector, secret: Secret, clock: Clock, number: Numbered, standstill: Standstill
@@ -35,28 +35,14 @@ class ReplicaDialler:
         self._clock = clock
         self._number = number
 
-    def on_behalf(self, told: Told) -> LegConnector:
-        """For one client, to one replica."""
-        return LegConnector(self, told)
-
     def dial(self, address: str, told: Told, receiver: Receiver) -> None:
-        """Connect, prove and hand over; `receiver` is opened when both ends are proven, or closed."""
+        """Connect, prove and hand over; `receiver` is opened when both ends are proven, or closed.
+
+        `told` is what the other replica hears of the client, or of what the connection is for.
+        """
         number = self._number()
         dialling = _Dialling(self._secret, self._clock, number, told, receiver, self._standstill)
         self._connector.connect(address, dialling)
-
-
-class LegConnector:
-    """Implements `ports.Connector` for the legs of one client."""
-
-    def __init__(self, dialler: ReplicaDialler, told: Told) -> None:
-        """`told` is what the other replica hears of the client."""
-        self._dialler = dialler
-        self._told = told
-
-    def connect(self, address: str, receiver: Receiver) -> None:
-        """As the port says."""
-        self._dialler.dial(address, self._told, receiver)
 
 
 class _Dialling:

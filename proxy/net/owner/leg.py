@@ -16,9 +16,11 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import UNASKED, body_of, close_frame, refusal_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.groups.ownership import Owner
     from proxy.limits import Limits
-    from proxy.net.ports import Clock, Connector, ElsewhereClient
+    from proxy.net.ports import Clock, ElsewhereClient, Receiver
     from proxy.net.relay.identity import Identity
 
 _T = pb.BaseCommand
@@ -103,11 +105,11 @@ class OwnerLeg:
         self._heard = False
         self._tried_again = False
 
-    def open(self, connector: Connector, address: str) -> None:
+    def open(self, dial: Callable[[Receiver], None]) -> None:
         """Connect."""
         if not self._client.writable:
             self._leg.pause_reading()
-        connector.connect(address, self._leg)
+        dial(self._leg)
 
     @property
     def connected(self) -> bool:

@@ -12,13 +12,14 @@ An owner that does not answer (`pulses`) may stand still: the broker is asked to
 itself. So when another replica has had the bundle of a consumer for `SUPERSEDED_S`, and its former owner has not closed
 it, the leg to that owner is given up with all that it has.
 
-On a connection that another replica opened nothing is led on (`connector_to` None): its consumers are served here, or
+On a connection that another replica opened nothing is led on (`dial` None): its consumers are served here, or
 refused as soon as it is known that another has them. So two replicas whose tables differ never send a client round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from proxy.net.owner.owners import Owners, Place
     from proxy.net.owner.pulses import Pulses
     from proxy.net.owner.unreached import UnreachedOwners
-    from proxy.net.ports import Clock, Connector, ElsewhereClient
+    from proxy.net.ports import Clock, ElsewhereClient, Receiver
 
     Key = tuple[str, str]
     """Topic and subscription."""
@@ -98,7 +99,7 @@ class ClientLegs:
         client: ElsewhereClient,
         connect: pb.CommandConnect,
         owners: Owners,
-        connector_to: Callable[[Owner], Connector] | None,
+        dial: Callable[[Owner, Receiver], None] | None,
         clock: Clock,
         limits: Limits,
         probes: HolderProbes,
@@ -106,7 +107,7 @@ class ClientLegs:
         unreached: UnreachedOwners,
         peer: str,
     ) -> None:
-        """`connect` is the client's CONNECT; `connector_to` opens its legs, None where nothing is led on.
+        """`connect` is the client's CONNECT; `dial` opens its legs, None where nothing is led on.
 
         `probes` is told what is consumed where, `pulses` of legs, and `unreached` of what waits for whom; `peer` is the
         client's address.
@@ -118,7 +119,7 @@ class ClientLegs:
         self._client = client
         self._fresh = FreshCredentials(connect, client.send)
         self._owners = owners
-        self._connector_to = connector_to
+        self._dial = dial
         self._clock = clock
         self._limits = limits
         self._legs: dict[str, OwnerLeg] = {}
@@ -156,7 +157,7 @@ class ClientLegs:
             self._client.send(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
         joining = _Joining(command, frame, here, lambda: self._look(joining), self._clock)
-        bound_s = HERE_S_MAX if self._connector_to is None else OWNER_S_MAX
+        bound_s = HERE_S_MAX if self._dial is None else OWNER_S_MAX
         joining.deadline.set(bound_s, lambda: self._too_late(joining))
         self._consumers[consumer_id] = None
         self._joining[consumer_id] = joining
@@ -286,17 +287,17 @@ class ClientLegs:
             return
         if place is HERE:
             self._forget(consumer_id)
-            if self._connector_to is None and (command.topic, command.subscription) in self._owners.streamed:
+            if self._dial is None and (command.topic, command.subscription) in self._owners.streamed:
                 # Its replica has other `streamed_subscriptions`; the worker is served all the same.
                 log.warning("worker of streams led here", topic=command.topic, subscription=command.subscription)
             joining.here()
         elif isinstance(place, Owner):
-            if self._connector_to is None:
+            if self._dial is None:
                 self._refuse(joining, f"the owner of this subscription is {place.replica}")
             else:
-                self._lead(place, joining, self._connector_to)
+                self._lead(place, joining, partial(self._dial, place))
 
-    def _lead(self, owner: Owner, joining: _Joining, connector_to: Callable[[Owner], Connector]) -> None:
+    def _lead(self, owner: Owner, joining: _Joining, dial: Callable[[Receiver], None]) -> None:
         leg = self._legs.get(owner.replica)
         if leg is None and self._fresh.refusal is not None:
             return  # the client's answer leads it on
@@ -308,7 +309,7 @@ class ClientLegs:
             leg = self._new_leg(owner)
             self._legs[owner.replica] = leg
             self._pulses.watch(owner.replica, leg, owner.address)
-            leg.open(connector_to(owner), owner.address)
+            leg.open(dial)
         if leg.subscribe(joining.command, joining.frame):
             self._consumers[joining.command.consumer_id] = leg
         else:

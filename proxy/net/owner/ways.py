@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy.net.owner.owners import Owners
     from proxy.net.owner.pulses import Pulses
     from proxy.net.owner.unreached import UnreachedOwners
-    from proxy.net.ports import Clock, Connector, ElsewhereClient, Transport
+    from proxy.net.ports import Clock, ElsewhereClient, Receiver, Transport
     from proxy.wire import pulsar_pb2 as pb
 
 
@@ -49,12 +49,11 @@ class Ways:
         """For a client that came here by itself; owners are told its address and its certificate."""
         number = next(self._numbers)
 
-        def connector_to(owner: Owner) -> Connector:
+        def dial(owner: Owner, leg: Receiver) -> None:
             teller, peer, certificate = self._owners.replica, transport.peer, transport.peer_certificate
-            told = Told(owner.replica, teller, peer, certificate, client=number)
-            return self._dialler.on_behalf(told)
+            self._dialler.dial(owner.address, Told(owner.replica, teller, peer, certificate, client=number), leg)
 
-        return self._legs(client, connect, connector_to, transport.peer)
+        return self._legs(client, connect, dial, transport.peer)
 
     def here_only(self, client: ElsewhereClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """For a client that another replica led here."""
@@ -64,9 +63,9 @@ class Ways:
         self,
         client: ElsewhereClient,
         connect: pb.CommandConnect,
-        connector_to: Callable[[Owner], Connector] | None,
+        dial: Callable[[Owner, Receiver], None] | None,
         peer: str,
     ) -> ClientLegs:
         owners, clock, limits = self._owners, self._clock, self._limits
         told = self._probes, self._pulses, self._unreached
-        return ClientLegs(client, connect, owners, connector_to, clock, limits, *told, peer)
+        return ClientLegs(client, connect, owners, dial, clock, limits, *told, peer)
