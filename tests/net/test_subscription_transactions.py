@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from proxy.net.broker.settings import BrokerSettings
 from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.closing import CLOSING_S_MAX
 from proxy.net.subscription.transactions import (
@@ -24,6 +25,8 @@ from tests.net.test_subscription_openings import bomb
 
 TXN = (0, 5)
 LOOKS = 60.0
+ANSWER_S = BrokerSettings(("pulsar://b:6650",), "test").request_timeout_s
+"""By then a broker has answered, or is taken for one that never will."""
 
 
 def ack(
@@ -231,6 +234,36 @@ def test_a_lost_connection_is_followed_by_the_same_ack() -> None:
     assert not worker.receipt().HasField("error")
     end(rig, committed=True)
     assert worker.entries() == []
+
+
+def test_a_consumer_that_the_broker_closed_is_followed_by_the_same_ack() -> None:
+    """On the same connection: a broker never answers what is asked of a consumer that is gone."""
+    rig, worker = holding(1)
+    rig.link.held.add(T.ACK)
+    ack(rig, worker, 0)
+    rig.link.close_consumer()
+    rig.link.waiting = [asked for asked in rig.link.waiting if asked.command.type != T.ACK]
+    rig.clock.advance(ANSWER_S / 2)
+    first, second = (command.ack for command in rig.link.sent(T.ACK))
+    assert first.consumer_id != second.consumer_id
+    assert first.message_id == second.message_id
+    assert (second.txnid_most_bits, second.txnid_least_bits) == TXN
+    rig.link.refuse(T.ACK, pb.TransactionConflict, "in pending ack status")
+    assert not worker.receipt().HasField("error")
+
+
+def test_one_that_the_broker_did_not_answer_before_both_ends_comes_again() -> None:
+    """The transaction's and the consumer's: nobody knows whether the broker had it."""
+    rig, worker = holding(1)
+    rig.link.held.add(T.ACK)
+    ack(rig, worker, 0)
+    end(rig, committed=True)
+    rig.link.close_consumer()
+    rig.link.waiting = [asked for asked in rig.link.waiting if asked.command.type != T.ACK]
+    rig.clock.advance(ANSWER_S / 2)
+    assert worker.receipt().HasField("error")
+    assert len(rig.link.sent(T.ACK)) == 1
+    assert worker.entries() == [0]
 
 
 def test_what_was_not_sent_before_the_end_is_never_sent() -> None:

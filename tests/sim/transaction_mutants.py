@@ -97,6 +97,13 @@ MUTANTS: Final = (
         tests=OF_REQUESTS,
     ),
     Mutant(
+        "transactions: what a consumer that was closed left without an answer waits for its time-out",
+        "proxy/net/subscription/upstream_consumers.py",
+        "            state.transactions.after_reconnect()\n",
+        "",
+        tests="tests/net/test_subscription_transactions.py",
+    ),
+    Mutant(
         "transactions: the rest of a chunked message is not for who got its beginning again",
         "proxy/core/chunked.py",
         "            if begun is not None and begun.needed <= chunk.index:\n",

@@ -222,6 +222,15 @@ class TransactionalAcks:
             self._ask_due = False
             self._ask(link, consumer_id)
 
+    def after_reconnect(self) -> None:
+        """The consumer was closed at the broker, which answers nothing that is asked of one that is gone.
+
+        What has no answer goes again, whether the connection was lost or stands; the broker may have it.
+        """
+        gone = UpstreamUnavailable("the broker closed the gateway's consumer before it answered; try again")
+        for request in list(self._in_flight):
+            self._answered(request, gone)
+
     def permits_due(self, *, crowded: bool) -> int:
         """Messages for which the broker should have permits, beyond all bounds; `crowded`: twice the memory is used."""
         return min(self.awaited_messages, 1) if crowded else self.awaited_messages

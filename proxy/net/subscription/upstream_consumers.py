@@ -187,6 +187,7 @@ class UpstreamConsumer:
         self.waits_for_cursor = state.cursor.unknown
         if again:
             state.acks.after_reconnect()
+            state.transactions.after_reconnect()
         if self.sentinel is not None:
             self.sentinel.stand()
         state.happened("upstream_ready", connects=self.upstream.connects, **self._facts)
