@@ -155,12 +155,10 @@ class BrokerSession:
 
     def _ack(self, body: Any) -> bytes:
         consumer = self._consumer(body.consumer_id)
+        if consumer is None:
+            return b""  # of one that is gone it counts for nothing, and is never answered
         if body.HasField("txnid_least_bits"):
             return answer_ack(self._coordinator(body), consumer, body)
-        if consumer is None:
-            if not body.HasField("request_id"):
-                return b""
-            return commands.ack_response(body.consumer_id, body, pb.ConsumerNotFound, "no such consumer")
         for place in body.message_id:
             consumer.cluster.storage.acknowledge(place)
             consumer.cluster.acked()

@@ -38,7 +38,10 @@ class Entry:
     pending: int = 0
     """The same, of those acknowledged in transactions that the broker does not know to have ended."""
     committed: int = 0
-    """The same, of those whose acknowledgement no broker forgets."""
+    """The same, of those whose acknowledgement was committed: no broker forgets that, and one that loads the topic
+    carries it out once more, also behind a seek."""
+    kept_back: int = 0
+    """The same, of those of them that were not all that was left of the entry: they are as pending."""
     redeliveries: int = 0
     redeliveries_max: int = 0
     """The most that a gateway was ever told of."""
@@ -52,7 +55,12 @@ class Entry:
     @property
     def available(self) -> int:
         """What of it a broker sends."""
-        return self.unacked & ~self.pending
+        return self.unacked & ~self.pending & ~self.kept_back
+
+    @property
+    def owed(self) -> int:
+        """What of it is to be acknowledged yet. The rest a broker does not send, though a seek wants it."""
+        return self.unacked & ~self.kept_back
 
     @property
     def whole(self) -> int:
@@ -93,6 +101,8 @@ class Storage:
     """All entries before this one are acknowledged whole."""
     _loaded_from: int = 0
     """Where `_open_from` was when a broker loaded the topic."""
+    _pending_from: int = 0
+    """Nothing is pending before this one, as far as acknowledgements have told."""
     on_acked: Callable[[Entry, int], None] = lambda _entry, _bits: None
     """Told of every acknowledgement with the bits it cleared."""
 
@@ -128,6 +138,7 @@ class Storage:
             entry.unacked &= left
             self.unconfirmed.append((entry, cleared))
             self.on_acked(entry, cleared)
+        self._forget_pending(entry)
 
     def commit(self, entry: Entry, bits: int) -> None:
         """The transaction in which these were acknowledged is committed."""
@@ -135,15 +146,40 @@ class Storage:
         entry.committed |= bits
         cleared = entry.unacked & bits
         entry.unacked &= ~bits
+        entry.kept_back |= bits
         if cleared:
             self.on_acked(entry, cleared)
+        self._forget_pending(entry)
+
+    def _forget_pending(self, entry: Entry) -> None:
+        """An acknowledgement of all that is left of an entry takes what is pending of it, and before the cursor.
+
+        Before it only a seek leaves any: if another takes the cursor back, the broker sends that though its transaction
+        is open. When that ends, it is acknowledged or sent again all the same (`clearIndividualPosition`).
+        """
+        if entry.unacked:
+            return
+        entry.pending = entry.kept_back = 0
+        self.open_entries()
+        end = self._open_from - 1
+        for each in self.entries[self._pending_from : max(end, 0)]:
+            each.pending = each.kept_back = 0
+        self._pending_from = max(self._pending_from, end)
+
+    def forget_transactions(self) -> None:
+        """The subscription is deleted, and the log of its transactions with it."""
+        for entry in self.entries:
+            entry.pending = entry.kept_back = entry.committed = 0
 
     def store_cursor(self) -> None:
         """What was acknowledged so far stays so."""
         self.unconfirmed.clear()
 
     def load(self) -> None:
-        """A broker serves the topic from now on."""
+        """A broker serves the topic from now on: what was committed is acknowledged, whatever a seek did since."""
+        for entry in self.entries:
+            if entry.unacked & entry.committed:
+                self.commit(entry, entry.unacked & entry.committed)
         self.open_entries()
         self._loaded_from = self._open_from
 
@@ -163,19 +199,19 @@ class Storage:
             entry.unacked |= bits
         for entry in self.entries:
             entry.redeliveries = 0
-        self._open_from = 0
+        self._open_from = self._pending_from = 0
         return [number for entry, bits in lost for place, number in enumerate(entry.numbers) if bits >> place & 1]
 
     def move_cursor(self, index: int) -> None:
         """As a seek: what stands before entry number `index` counts as acknowledged, all else does not.
 
-        What is pending in transactions stays so, and is not sent before their end.
+        What is pending in transactions stays so, and is not sent before their end; so does what is kept back.
         """
         for place, entry in enumerate(self.entries):
             entry.unacked = 0 if place < index else entry.whole
-            entry.redeliveries = entry.committed = 0
+            entry.redeliveries = 0
         self.unconfirmed.clear()
-        self._open_from = 0
+        self._open_from = self._pending_from = 0
 
     def mark_delete(self) -> tuple[int, int]:
         """Ledger and entry of the last one before which everything is acknowledged; entry -1 for none."""

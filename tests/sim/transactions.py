@@ -2,11 +2,14 @@
 
 A coordinator has the transactions of one topic's workers. It keeps what is open, and ends what is so for too long. Its
 brokers do not send what is pending in a transaction, and forget neither that nor a commit, which both are in a log of
-their own; a seek changes neither. What is acknowledged after a transaction's end is pending until a broker notices, by
-the end of another one. An abort makes an entry be sent once more, also to who has the rest of it. An end may pass the
-gateway or not.
+their own. A seek changes neither: what of an entry was committed before the rest of it was acknowledged is kept back
+still, and a broker that loads the topic commits once more all that ever was. Only what an acknowledgement leaves behind
+the cursor is forgotten, open or not (`storage`). What is acknowledged after a transaction's end is pending until a
+broker notices, by the end of another one. An abort makes an entry be sent once more, also to who has the rest of it. An
+end may pass the gateway or not.
 
-Source: `PendingAckHandleImpl`, `AbstractBaseDispatcher.filterEntriesForConsumer`.
+Source: `PendingAckHandleImpl`, `AbstractBaseDispatcher.filterEntriesForConsumer`. What cursors and consumers have to do
+with it is compared with real brokers: `tests/integration/test_pending_acks.py`.
 """
 
 from __future__ import annotations
@@ -100,9 +103,8 @@ class Coordinator:
 
     def forget(self) -> None:
         """The subscription is deleted, and with it all that is pending."""
+        self._storage.forget_transactions()
         for transaction in self._transactions.values():
-            for place in transaction.pending:
-                self._storage.by_place[place].pending = 0
             transaction.pending.clear()
 
     def close(self) -> None:
@@ -118,7 +120,8 @@ class Coordinator:
             entry = self._storage.by_place[place.ledgerId, place.entryId]
             bits = entry.whole & ~bits_of(place.ack_set)
             # As for a real one: an entry that is named whole may be acknowledged in part, and not pending in part.
-            free = entry.available if place.ack_set else entry.whole * (bool(entry.unacked) and not entry.pending)
+            is_free = bool(entry.unacked) and not (entry.pending or entry.kept_back)
+            free = entry.available if place.ack_set else entry.whole * is_free
             if bits & ~free:
                 return f"{place.ledgerId}:{place.entryId} is acknowledged, or pending"
             wanted[entry.ledger, entry.entry] = bits & entry.unacked
@@ -148,11 +151,9 @@ class Coordinator:
                 self.on_given_back(entry, entry.unacked & bits)
 
 
-def answer_ack(coordinator: Coordinator, consumer: Consumer | None, body: pb.CommandAck) -> bytes:
+def answer_ack(coordinator: Coordinator, consumer: Consumer, body: pb.CommandAck) -> bytes:
     """What a broker does with an acknowledgement in a transaction, and says."""
     ids = body.txnid_most_bits, body.txnid_least_bits
-    if consumer is None:
-        return _ack_response(body, ids, "no such consumer", pb.ConsumerNotFound)
     transaction = coordinator.find(body.txnid_least_bits)
     assert transaction is not None, f"transaction {ids} was never begun"
     refused = coordinator.acknowledge(transaction, body.message_id)

@@ -263,10 +263,10 @@ class World:
         end_s = self.schedule.now_s + HEAL_S
         while self.schedule.now_s < end_s:
             self.advance(HEAL_STEP_S)
-            if not any(entry.unacked for entry in self.storage.entries):
+            if not any(entry.owed for entry in self.storage.entries):
                 break
         else:
-            left = [number for e in self.storage.entries for p, number in enumerate(e.numbers) if e.unacked >> p & 1]
+            left = [number for e in self.storage.entries for p, number in enumerate(e.numbers) if e.owed >> p & 1]
             raise Violation(f"liveness: messages {left[:20]} ({len(left)}) did not get through in {HEAL_S:g} s")
         self.advance(HEAL_STEP_S)
 

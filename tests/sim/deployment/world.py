@@ -104,7 +104,7 @@ class Topic:
         self.name = f"persistent://public/default/orders-{number}"
         self.key = (self.name, SUBSCRIPTION)
         self.storage = Storage()
-        self.streamed = swarm.streamed and number == swarm.topics - 1
+        self.streamed = swarm.streamed and (swarm.alone or number == swarm.topics - 1)
         kinds = divisible(swarm.kinds) if self.streamed else swarm.kinds
         self.model = (StreamsModel if self.streamed else OwnersModel)(
             self.storage,
@@ -156,8 +156,8 @@ class Topic:
             raise Violation(f"leak: a sentinel of {self.name} was left behind at the broker")
         if self.lot is not None and self.lot.readers:
             raise Violation(f"leak: a consumer of {self.lot.name} was left behind at the broker")
-        for worker in self.workers:
-            if worker.unanswered and not worker.process.dead:
+        for worker in self.workers:  # what the broker itself owes to a direct one is not the gateways'
+            if worker.moved and worker.unanswered and not worker.process.dead:
                 raise Violation(f"requests of {worker.name} never answered: {sorted(worker.unanswered)}")
         lost = [number for number in range(len(self.storage.messages)) if not self.model.is_done(number)]
         if lost and not self.model.seek_asked:  # by which messages are skipped
@@ -373,7 +373,7 @@ class Deployment:
 
     def _left(self) -> dict[str, list[int]]:
         return {
-            name: [n for e in topic.storage.entries for p, n in enumerate(e.numbers) if e.unacked >> p & 1][:20]
+            name: [n for e in topic.storage.entries for p, n in enumerate(e.numbers) if e.owed >> p & 1][:20]
             + ([] if topic.lot is None else topic.lot.left[:20])
             for name, topic in self.topics.items()
         }
