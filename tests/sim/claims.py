@@ -62,6 +62,8 @@ class Claims:
         """Messages of which the gateway refused it in this life, or a broker did: one may have them pending."""
         self.asks: Callable[[], bool] = bool
         """Whether this life of the subscription has waited until nothing was pending that it does not know."""
+        self.is_parked: Callable[[int], bool] = lambda _number: False
+        """Whether the parking topic has the message: what is redriven is acknowledged there, in no transaction."""
         self.keys: set[str] = set()
         """Those of which something was claimed in this life."""
         self.total = 0
@@ -80,7 +82,8 @@ class Claims:
     def claim(self, connection: Connection, seat: Seat, body: pb.CommandAck) -> dict[tuple[int, int], set[int]]:
         """A worker acknowledged deliveries in a transaction; returns which messages of each it holds no more.
 
-        All or none: where it does not hold one of them, or an entry goes whole only, the gateway refuses.
+        All or none: where it does not hold one of them, an entry goes whole only, or one is redriven, the gateway
+        refuses.
         """
         transaction = self._coordinator.find(body.txnid_least_bits)
         assert transaction is not None
@@ -90,6 +93,8 @@ class Claims:
             numbers, left = seat.held.get(key, []), bits_of(place.ack_set)
             named = {number for index, number in enumerate(numbers) if not left >> index & 1}
             if not named - {-1} or (-1 in named and (left or self._is_opaque(named))):
+                return {}
+            if any(map(self.is_parked, named)):
                 return {}
             if not (self._in_parts or self._is_whole(named)):
                 return {}

@@ -20,7 +20,7 @@ from tests.thorough import THOROUGH
 SEEDS: Final = 600 if THOROUGH else 20
 JOBS: Final = 2
 HISTORY_SEEDS: Final = (0, 3, 15)
-BROKEN_SEEDS: Final = (42, 342, 500, 516, 615, 1_095, 1_270, 1_384)
+BROKEN_SEEDS: Final = (42, 342, 500, 516, 615, 1_095, 1_270, 1_318, 1_384)
 """Others that broke a promise once."""
 MOVED_S_MAX: Final = 10.7
 """From a message until its acknowledgement, beside one fault: the drop time and 3 s, and a way there and back."""

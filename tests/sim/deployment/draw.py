@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from proxy.limits import Limits
+from proxy.net.group.settings import STREAMS as ALL_STREAMS
 from proxy.net.group.settings import GroupSettings
 from proxy.net.subscription.openings import OpeningLimits
 from proxy.net.subscription.settings import SubscriptionSettings
@@ -56,10 +57,16 @@ NACK_CHANCE = 0.05
 RARE = 0.2
 TRANSACTIONS_SHARE = 0.5
 """Of the seeds in which more than what is planned happens, and nothing that they are not simulated beside."""
+PARKED_TRANSACTIONS_SHARE = 0.5
+"""Of those of them in which keys are parked."""
 STREAMED_SHARE, STREAMED_ORDERLY_SHARE = 0.35, 0.2
 """Of the seeds without parked keys, direct workers and a bound on waiting; the second where all goes as planned."""
 STREAMED_TOPICS = 2
 """At least, where one of them is cut into streams."""
+ALONE_SHARE = 0.35
+"""Of the seeds with streams, in how many there are no owners at all."""
+OF_OWNERS = ("replica_drain", "leg_forgotten")
+"""Faults that need some."""
 LOST_OWNER = ("replica_kill", "replica_pause")
 """What transactions are most at risk from."""
 KINDS = ("single", "keyless", "key_batch", "mixed_batch", "mixed_batch")
@@ -95,6 +102,8 @@ class DeploymentSwarm:
     """Workers acknowledge inside transactions, but for those of streams."""
     streamed: bool
     """The last topic's subscription is cut into streams; the others have owners."""
+    alone: bool
+    """All are, and there are no owners: `groups_mode=streams`."""
     sticky: bool
     """Workers name the ranges of hashes that they want."""
     tempers: tuple[Temper, ...]
@@ -117,23 +126,29 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
     how = dice.random()
     orderly, calm = how < ORDERLY_SHARE, how > 1 - CALM_SHARE
     replicas = _apart(seed, "pair").choice((2, 3, 3)) if calm else dice.choice((2, 3, 3))
-    among = PLANNED if orderly else ONE_AT_A_TIME if calm else PLANNED + FAULTS
+    among: tuple[str, ...] = PLANNED if orderly else ONE_AT_A_TIME if calm else PLANNED + FAULTS
     lease_ms = 0 if orderly or calm else _apart(seed, "lease").choice((0, 0, 0, 200, 3_000))
     park_after = 0 if orderly or calm else _apart(seed, "park").choice((0, 0, 1, 2, 3))
     seeks = not (orderly or calm or park_after) and _apart(seed, "seek").random() < RARE
     deletes = not (orderly or calm or park_after) and _apart(seed, "deletes").random() < DELETES_SHARE
     sticky = not (orderly or calm) and _apart(seed, "sticky").random() < RARE
     migrating = not (park_after or seeks or deletes or sticky) and _apart(seed, "beside").random() < RARE
-    transactions = not (orderly or calm or park_after or migrating) and (
-        _apart(seed, "transactions").random() < TRANSACTIONS_SHARE
-    )
     streamed_share = STREAMED_ORDERLY_SHARE if orderly else STREAMED_SHARE
     streamed = not (calm or park_after or migrating) and _apart(seed, "streamed").random() < streamed_share
-    orders = _orders(seed, orderly=orderly, calm=calm)
+    share = PARKED_TRANSACTIONS_SHARE if park_after else TRANSACTIONS_SHARE
+    alone = streamed and _apart(seed, "alone").random() < ALONE_SHARE
+    transactions = not (orderly or calm or migrating or alone) and _apart(seed, "transactions").random() < share
+    orders = () if alone else _orders(seed, orderly=orderly, calm=calm)
     replicas_max = replicas + dice.choice((0, 1, 2))
     topics = max(dice.choice((1, 2, 3)), STREAMED_TOPICS * streamed)
     keys = dice.choice((1, 3, 8, 40))
     kinds = dice.sample(KINDS, dice.randint(1, len(KINDS)))
+    groups = GroupSettings(groups_enabled=True, group_bundles=8, group_streams=STREAMS)
+    if alone:
+        among = tuple(fault for fault in among if fault not in OF_OWNERS)
+        groups = replace(groups, groups_mode=ALL_STREAMS)
+    elif streamed:
+        groups = replace(groups, streamed_subscriptions=(f"public/default/orders-{topics - 1} {SUBSCRIPTION}",))
     return DeploymentSwarm(
         seed=str(seed),
         steps=steps,
@@ -145,7 +160,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         orderly=orderly,
         calm=calm,
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
-        + (("leg_forgotten",) if calm or (not orderly and _apart(seed, "forgotten").random() < 0.3) else ())
+        + (("leg_forgotten",) if calm or (not (orderly or alone) and _apart(seed, "forgotten").random() < 0.3) else ())
         + (("memory_full", "memory_full") if not orderly and _apart(seed, "full").random() < FULL_SHARE else ())
         + orders
         + (TAKE_OUT if park_after else ())
@@ -157,6 +172,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         deletes=deletes,
         transactions=transactions,
         streamed=streamed,
+        alone=alone,
         anywhere=bool(orders) and _apart(seed, "anywhere").random() < ANYWHERE_SHARE,
         sticky=sticky,
         workers_max=_apart(seed, "few").choice((1, 2, 5)) if calm else dice.choice((2, 3, 5)),
@@ -188,12 +204,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
             migrating_subscriptions=(MIGRATING,) if migrating else (),
             key_share_percent=_apart(seed, "share").choice((0, 0, 0.1, 5, 37)),
         ),
-        groups=GroupSettings(
-            groups_enabled=True,
-            group_bundles=8,
-            group_streams=STREAMS,
-            streamed_subscriptions=(f"public/default/orders-{topics - 1} {SUBSCRIPTION}",) if streamed else (),
-        ),
+        groups=groups,
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=OpeningLimits(inline_bytes=dice.choice((0, 60, 256 << 10))),
     )

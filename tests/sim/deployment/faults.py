@@ -277,8 +277,8 @@ class DeploymentActions:
         replica, calm = dice.choice(owners), self._world.swarm.calm
 
         def over() -> None:
-            session = replica.deployment.member.session
-            if calm and not replica.process.dead and session.lease_until <= replica.process.now():
+            lasts = not calm or replica.deployment.member.session.lease_until > replica.process.now()
+            if not (lasts or replica.process.dead):
                 raise Violation(f"owners: {replica.name} lost its lease because its memory was used up")
             replica.process.call_soon(lambda: replica.fill(full=False))
 

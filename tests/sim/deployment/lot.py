@@ -65,8 +65,10 @@ class Lot(OwnTopic):
     # ---- operators
 
     def let_drop(self, numbers: Iterable[int]) -> None:
-        """An operator has these deleted, if they are parked."""
+        """An operator has these deleted, if they are parked; what did not get there goes on, and waits for no retry."""
+        numbers = list(numbers)
         self._may_drop.update(numbers)
+        self.let_redrive(numbers)
 
     def let_redrive(self, numbers: Iterable[int]) -> None:
         """An operator has these delivered: none waits for a retry."""

@@ -340,6 +340,12 @@ MUTANTS = (
         "        if asks is None or wait_s:\n",
     ),
     _mutant(
+        "a redriven message is taken in a transaction",
+        "proxy/core/transactional_acks.py",
+        "        if part.foreign:\n",
+        "        if part.foreign and part.count < 0:\n",
+    ),
+    _mutant(
         "a stream that is held is delivered on",
         ASSIGNMENT,
         "        streams_here.hold_stream(self._dispatcher, stream, self._now())\n"

@@ -86,14 +86,17 @@ class Replica:
         )
         self.deployment = self.parts.deployment
         streamed = StreamedSubscriptions(swarm.groups)
-        post = self.deployment.post
+        self._has_owners = swarm.groups.owned
+        """Else nothing of what owners have is used, nor begun."""
+        post = self.deployment.post if self._has_owners else None
         self.groups = Groups(self.name, self.brokers, process, swarm.groups, post) if streamed else None
         self.subscriptions = Subscriptions(self.brokers, process, swarm.settings, openings, streamed)
         if self.groups is not None:
             self.subscriptions.new_assignment = self.groups.new_assignment
         heed_monitor(self.subscriptions)
-        self.subscriptions.ownership = self.deployment.bundles
-        self.deployment.share_orders(self.subscriptions)
+        if self._has_owners:
+            self.subscriptions.ownership = self.deployment.bundles
+            self.deployment.share_orders(self.subscriptions)
         self._elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
         services = SessionServices(
             connector,
@@ -104,10 +107,11 @@ class Replica:
             session_settings,
             limits,
             self.subscriptions.slices,
-            self.parts.ways.onward,
+            self.parts.ways.onward if self._has_owners else None,
         )
         self.sessions = Sessions(services)
-        self.admin = Admin(self.subscriptions, self._elections, lambda: (), {}, deployment=self.parts.view)
+        view = self.parts.view if self._has_owners else None
+        self.admin = Admin(self.subscriptions, self._elections, lambda: (), {}, deployment=view)
         self.take_order: Callable[[int], str] = str
         """Carries out an order that another replica passed on, by its number; what the answer is."""
         self.led_here = Sessions(replace(services, make_elsewhere=self.parts.ways.here_only, of_replicas=True))
@@ -118,7 +122,8 @@ class Replica:
         process.call_soon(self._start)
 
     def _start(self) -> None:
-        self.deployment.start()
+        if self._has_owners:
+            self.deployment.start()
         self._elections.start()
         if self.groups is not None:
             self.groups.start()
@@ -176,12 +181,15 @@ class Replica:
                 self._close()
                 self.process.call_later(FAREWELL_S, gone)
 
-        one_done = after_all(3 if self.groups is None else 4, end)
-        self.subscriptions.drain(one_done)
+        steps: list[Callable[[Callable[[], None]], None]] = [self.subscriptions.drain]
         if self.groups is not None:
-            self.groups.leave_all(partial(self._later, one_done))
-        self.deployment.leave(one_done)
-        _StandingDown(self, one_done).ask()
+            leave_all = self.groups.leave_all
+            steps.append(lambda done: leave_all(partial(self._later, done)))
+        if self._has_owners:
+            steps += [self.deployment.leave, lambda done: _StandingDown(self, done).ask()]
+        one_done = after_all(len(steps), end)
+        for step in steps:
+            step(one_done)
         self.process.call_later(DRAIN_S, end)
 
     def _later(self, call: Callable[[], None]) -> None:
@@ -192,7 +200,8 @@ class Replica:
         self._elections.close()
         if self.groups is not None:
             self.groups.close()
-        self.deployment.close()
+        if self._has_owners:
+            self.deployment.close()
         self.subscriptions.close()
         self.sessions.close_all()
         self.led_here.close_all()

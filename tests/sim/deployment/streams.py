@@ -1,4 +1,4 @@
-"""One topic whose subscription is cut into streams, beside others that have owners.
+"""One topic whose subscription is cut into streams, beside others that have owners, or that are all so.
 
 Every replica with workers of it has some of the streams, and delivers to its own workers only. The checkers of one
 gateway look at all of them together: a key is at one worker of the whole deployment, and its order is that of the
