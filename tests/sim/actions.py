@@ -252,12 +252,15 @@ class Actions:
     def _operator_policy(self, dice: random.Random) -> None:
         """Another ordered mode, where there is order, or other limits."""
         mode = dice.choice((OrderingMode.DRAINING_HASHES, OrderingMode.LAST_SENT_POSITION))
+        later = self._world.swarm.dice(f"policy/{len(self._world.trace)}")  # what came later is drawn apart
         limits = LimitsWanted(
             look_ahead_messages_per_worker=dice.choice((None, 1, 5, 500)),
             look_ahead_messages_per_subscription=dice.choice((None, 10, 10_000)),
             subscription_memory_bytes=dice.choice((None, self._world.swarm.settings.subscription_memory_bytes // 2)),
             max_unacked_messages_per_worker=dice.choice((None, 0, 3, 1_000)),
             key_window=dice.choice((None, 0, 1, 3)),
+            retry_delay_ms=later.choice((None, None, 0, 5, 400)),
+            ack_lease_ms=later.choice((None, None, None, 0, 200, 3_000)),
         )
         if dice.random() < 0.5 and self._world.swarm.mode != OrderingMode.UNORDERED.value:
             self._operator(lambda subscription: subscription.orders.change_mode(mode))
@@ -269,7 +272,7 @@ class Actions:
         dispatcher = subscription.state.dispatcher
         if not any(worker.outbox for worker in dispatcher.workers.values()):
             subscription.orders.change_limits(limits)
-            self._world.model.keys = dispatcher.policy
+            self._world.model.policy_changed(dispatcher.policy)
 
     def _operators_are_done(self) -> None:
         """Whatever was ordered is taken back, also for those who are not there now."""

@@ -85,6 +85,8 @@ class Model:
         """The policy in force; its delays are all the same."""
         self.retry_at: dict[int, float] = {}
         """Messages that were given back, to when they may come again."""
+        self.leases_since_s = 0.0
+        """When an operator changed the lease last."""
         self.given_back: set[int] = set()
         """Messages that were given back and have not come again, in this life."""
         self._excused = storage.astray if mixed else frozenset[int]()
@@ -142,10 +144,16 @@ class Model:
             self._moves -= 1
             entries = self._storage.entries
             self.acked = {
-                n for entry in entries for place, n in enumerate(entry.numbers) if not entry.unacked >> place & 1
+                n for entry in entries for place, n in enumerate(entry.numbers) if not entry.owed >> place & 1
             }
             self._open.clear()
             self._known = 0
+
+    def policy_changed(self, policy: KeyPolicy) -> None:
+        """An operator has ordered another. Delays that have begun end when they were to, or now if there are none."""
+        self.keys, self.leases_since_s = policy, self._now()
+        if not policy.retry_delay_s:
+            self.retry_at.clear()
 
     def cursor_moved(self) -> None:
         """A seek was carried out: until the gateway begins anew because of it, what it sends may be old or new."""

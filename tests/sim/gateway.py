@@ -125,8 +125,10 @@ class WakeUps:
         if held > allowed and held > allowed + _cut(gateway.subscription):
             raise Violation(f"G7: {held} bytes held, {settings.gateway_memory_bytes} allowed")
         process = gateway.process
-        check_leases(self._seats(gateway), settings.ack_lease_ms / 1_000, process.now(), process.went_on_s)
         subscription = gateway.subscription
+        lease_s = 0.0 if subscription is None else subscription.state.dispatcher.ack_lease_s
+        heard_s = max(process.went_on_s, self._model.leases_since_s)
+        check_leases(self._seats(gateway), lease_s, process.now(), heard_s)
         if subscription is None or self._model.unsettled:
             return
         if subscription.state.ended or subscription.state.dispatcher.paused:

@@ -20,7 +20,10 @@ ROUNDING_S = 1e-6
 
 
 def check_leases(seats: Iterable[Seat], lease_s: float, now_s: float, went_on_s: float) -> None:
-    """At the end of a turn; a gateway that stood still until `went_on_s` hears its workers first."""
+    """At the end of a turn.
+
+    A gateway that stood still until `went_on_s`, or has another lease since then, hears its workers first.
+    """
     if not lease_s or now_s <= went_on_s + GRACE_S + ROUNDING_S:
         return
     for seat in seats:
