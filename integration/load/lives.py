@@ -34,6 +34,7 @@ class Cause(Enum):
     NEGATIVE_ACK = "its worker refused it with a negative acknowledgement"
     WORKER_KILLED = "its worker was killed before the acknowledgement was on its way"
     WORKER_LEFT = "its worker left without acknowledging it"
+    LEASE_LOST = "its worker's ack lease ended while it held the message or its acknowledgement was on its way"
     GATEWAY_KILLED = "the gateway was killed while the message was held or its acknowledgement on its way"
     GATEWAY_STOPPED = "the gateway was stopped while the message was held"
     GATEWAY_PAUSED = "the gateway was frozen or cut off while the message was held or its acknowledgement on its way"
