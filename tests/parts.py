@@ -53,7 +53,7 @@ PARTS: Final = (
         "faults",
         "order and completeness through delays, cuts, stalls and refusals of each network, and a clock that steps; "
         "a monitor that rings for a faulty dispatcher",
-        14,
+        17,
         (
             "tests/integration/faults",
             "tests/integration/test_contract_monitor.py",
@@ -160,8 +160,9 @@ PARTS: Final = (
     Part(
         "owner-mode",
         "what surrounds replicas in owner mode: migrations there and back, several processes of a host, clients in "
-        "three languages, replays, the line before all others; a replica that hangs while a setting changes",
-        13,
+        "three languages, replays, the line before all others; a replica that hangs while a setting changes, or beside "
+        "direct workers",
+        14,
         (
             "tests/integration/test_owners_migrate.py",
             "tests/integration/test_owners_streams_hung.py",
