@@ -93,10 +93,6 @@ class TlsDoor:
         self.failed_total = 0
         """Failed handshakes."""
 
-    def __len__(self) -> int:
-        """Number of running handshakes."""
-        return len(self._under_way)
-
     async def open(self, host: str, port: int, *, shared: bool = False) -> None:
         """Start accepting, beside other processes if `shared`. Raises `OSError` if the address is not available."""
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -75,10 +75,6 @@ class Diversions:
         self.forged = 0
         """Those of them that were taken back because another message has their id: see `foreign_ids`."""
 
-    def __bool__(self) -> bool:
-        """Whether one is on its way."""
-        return bool(self.held)
-
     def holds(self, slot: int, part: Part) -> bool:
         """Whether what the part has of the slot may not be delivered now; a batch may have messages of others."""
         if slot not in self.held:

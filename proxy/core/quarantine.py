@@ -72,10 +72,6 @@ class Quarantine:
         """By subscription and name; who offended last stands last of its subscription."""
         self._count = 0
 
-    def __len__(self) -> int:
-        """How many names are known."""
-        return self._count
-
     def lost_lease(self, who: WorkerName, rule: QuarantineRule, now: float, *, spared: bool) -> bool:
         """A worker lost its lease; returns whether it is quarantined for that. Who is `spared` is not."""
         if not rule.after:

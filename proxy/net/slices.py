@@ -39,14 +39,6 @@ class Slices:
         self.cut_total = 0
         """Turns that ended with something left to do."""
 
-    def __len__(self) -> int:
-        """How many wait."""
-        return len(self._waiting)
-
-    def __bool__(self) -> bool:
-        """Whether something waits."""
-        return bool(self._waiting)
-
     def turn_end(self) -> float:
         """Until when such work may go on in this turn of the loop."""
         if self._end is None:

@@ -133,7 +133,7 @@ def test_a_message_on_its_way_is_forgotten_with_a_seek_or_a_skip() -> None:
         rig.nack("c1", 1)
         (part,) = given_up(rig)
         move(rig.dispatcher, rig.now)
-        assert not rig.dispatcher.diversions
+        assert not rig.dispatcher.diversions.held
         arrived(rig.dispatcher, part, rig.now)
         rig.entries(A, 2)
         assert rig.got("c1") == [2]

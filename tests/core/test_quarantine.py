@@ -67,7 +67,7 @@ def test_a_rule_of_zero_counts_nothing() -> None:
     """It is off."""
     known = Quarantine()
     assert not known.lost_lease(A, QuarantineRule(0, 100.0, 10.0), 0.0, spared=False)
-    assert len(known) == 0
+    assert known._count == 0
 
 
 def test_the_oldest_offences_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_the_oldest_offences_are_forgotten_first(monkeypatch: pytest.MonkeyPatch
         known.lost_lease(A._replace(name=str(number)), RULE, float(number), spared=False)
     known.lost_lease(A._replace(name="0"), RULE, 5.0, spared=False)
     known.lost_lease(A._replace(name="3"), RULE, 6.0, spared=False)
-    assert len(known) == 3
+    assert known._count == 3
     assert known.ends_at(A._replace(name="0"), 6.0) is not None
     assert not known.lost_lease(A._replace(name="1"), RULE, 7.0, spared=False)
 
@@ -98,7 +98,7 @@ def test_one_that_makes_up_names_is_forgotten_itself(made: WorkerName) -> None:
     flood = [WorkerName(*(part.format(n=number) for part in made)) for number in range(2 * quarantine.OFFENDERS_MAX)]
     for who in [*flood[:5_000], *honest, *flood[5_000:]]:
         known.lost_lease(who, RULE, 1.0, spared=False)
-    assert len(known) <= quarantine.OFFENDERS_MAX
+    assert known._count <= quarantine.OFFENDERS_MAX
     assert all(known.lost_lease(who, RULE, 2.0, spared=False) for who in honest)
 
 
@@ -118,4 +118,4 @@ def test_what_counts_no_more_makes_room_first() -> None:
     for number in range(quarantine.OFFENDERS_MAX):
         known.lost_lease(A._replace(name=str(number)), RULE, 0.0, spared=False)
     known.lost_lease(B, RULE, 300.0, spared=False)
-    assert len(known) == 1
+    assert known._count == 1

@@ -275,7 +275,7 @@ def test_totals_never_fall_when_sessions_end() -> None:
         transport.open()
         transport.deliver(b"\xff" * 50)
     statistics = sessions.statistics(accepting=True)
-    assert statistics.connections == len(sessions) == 0
+    assert statistics.connections == 0
     assert statistics.counters["bytes_received_total"] == 150
     assert statistics.ended_total["bad_frame"] == 3
 

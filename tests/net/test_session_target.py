@@ -278,11 +278,11 @@ def test_what_a_client_s_lookup_was_answered_with_is_known_from_then_on() -> Non
     rig.client.deliver(lookup(1))
     rig.broker.deliver(lookup_response(1, CONNECT, TARGET))
     assert [command.type for command in rig.to_client()] == [T.LOOKUP_RESPONSE]
-    assert len(rig.names) == 1
+    assert len(rig.names._named_at) == 1
     rig.client.deliver(lookup(2))
     rig.broker.deliver(lookup_response(2, FAILED, "pulsar://broker-8:6650"))
     rig.broker.deliver(lookup_response(3, CONNECT, "pulsar://broker-9:6650"))
-    assert len(rig.names) == 1, "an answer that failed, or that nobody asked for, names nothing"
+    assert len(rig.names._named_at) == 1, "an answer that failed, or that nobody asked for, names nothing"
 
 
 def test_a_lookup_is_for_addresses_that_the_gateway_reaches() -> None:

@@ -61,7 +61,7 @@ def test_what_is_short_is_done_at_once() -> None:
     rig = Rig()
     rig.slices.do(rig.work("a", 1))
     assert rig.done == ["a"]
-    assert not rig.slices
+    assert not rig.slices._waiting
 
 
 def test_a_turn_has_one_slice_whoever_uses_it() -> None:
@@ -69,7 +69,7 @@ def test_a_turn_has_one_slice_whoever_uses_it() -> None:
     rig = Rig()
     rig.slices.do(rig.work("a", 5))
     rig.slices.do(rig.work("b", 1))
-    assert "".join(rig.turns_until(lambda: not rig.slices)) == "aa|aa|ba"
+    assert "".join(rig.turns_until(lambda: not rig.slices._waiting)) == "aa|aa|ba"
     assert rig.slices.cut_total == 1
 
 
@@ -86,7 +86,7 @@ def test_each_is_done_in_order() -> None:
     """Also when it takes many turns."""
     rig = Rig()
     rig.slices.each("abcdefg", rig.piece)
-    done = rig.turns_until(lambda: not rig.slices)
+    done = rig.turns_until(lambda: not rig.slices._waiting)
     assert [name for name in done if name != "|"] == list("abcdefg")
     assert done.count("|") == 3
     assert all(len(part) <= PIECES_A_SLICE for part in "".join(done).split("|"))
@@ -105,8 +105,8 @@ def test_a_step_that_fails_costs_its_own_piece_and_no_more() -> None:
     rig.slices.each("abc", handle)
     rig.slices.add(rig.work("other", 1))
     with pytest.raises(RuntimeError, match="b"):
-        rig.turns_until(lambda: not rig.slices)
-    rig.turns_until(lambda: not rig.slices)
+        rig.turns_until(lambda: not rig.slices._waiting)
+    rig.turns_until(lambda: not rig.slices._waiting)
     assert [name for name in rig.done if name != "|"] == ["a", "b", "other", "c"]
 
 
@@ -175,7 +175,7 @@ def test_frames_of_a_connection_that_has_ended_are_not_looked_at() -> None:
     connection.frames.end()
     rig.clock.settle()
     assert len(connection.taken) == PIECES_A_SLICE
-    assert not rig.slices
+    assert not rig.slices._waiting
 
 
 def test_a_bug_in_a_later_turn_costs_the_connection() -> None:
@@ -189,4 +189,4 @@ def test_a_bug_in_a_later_turn_costs_the_connection() -> None:
     rig.clock.settle()
     assert connection.broken
     assert connection.taken == many(20)
-    assert not rig.slices
+    assert not rig.slices._waiting

@@ -93,7 +93,7 @@ def test_a_commit_is_an_ack_and_an_abort_a_redelivery() -> None:
     assert [(each.entry, each.redeliveries) for each in worker.messages()] == [(1, 1)]
     end(rig, committed=True, transaction=(0, 6))
     assert rig.link.acked() == []
-    assert len(rig.subscriptions.services.transactions) == 0
+    assert len(rig.subscriptions.services.transactions._open) == 0
 
 
 def test_what_came_again_before_it_was_acknowledged_anew_tells_of_the_transaction_before() -> None:
@@ -152,7 +152,7 @@ def test_one_of_no_messages_is_answered_at_once() -> None:
     ack(rig, worker)
     assert not worker.receipt().HasField("error")
     assert rig.link.sent(T.ACK) == []
-    assert len(rig.subscriptions.services.transactions) == 0
+    assert len(rig.subscriptions.services.transactions._open) == 0
 
 
 def test_an_answer_costs_the_same_however_much_is_held() -> None:
@@ -174,7 +174,7 @@ def test_an_answer_costs_the_same_however_much_is_held() -> None:
         rig.link.refuse(T.ACK, pb.TransactionConflict, "in pending ack status")
         end(rig, committed=True, transaction=(0, 0))
     assert looked == [{(0, 1)}, {(0, 0)}]
-    assert len(rig.subscriptions.services.transactions) == 7
+    assert len(rig.subscriptions.services.transactions._open) == 7
     assert worker.entries() == [1]
 
 
@@ -375,7 +375,7 @@ def test_it_stays_no_longer_than_for_unconfirmed_acks() -> None:
     assert rig.count == 1
     rig.clock.advance(CLOSING_S_MAX + 1)
     assert rig.count == 0
-    assert len(rig.subscriptions.services.transactions) == 0
+    assert len(rig.subscriptions.services.transactions._open) == 0
 
 
 def waiting_for_one_that_left() -> tuple[SubscriptionRig, Worker]:
@@ -451,5 +451,5 @@ def test_a_seek_forgets_open_transactions() -> None:
     rig, worker = holding(2)
     ack(rig, worker, 0)
     worker.seek(0)
-    assert len(rig.subscriptions.services.transactions) == 0
+    assert len(rig.subscriptions.services.transactions._open) == 0
     end(rig, committed=True)

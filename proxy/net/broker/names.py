@@ -50,10 +50,6 @@ class BrokerNames:
         self._refused = 0
         self._logged_at: float | None = None
 
-    def __len__(self) -> int:
-        """Count what is remembered besides the configured places."""
-        return len(self._named_at)
-
     def add(self, url: str) -> None:
         """Record an address in the answer of a known broker; an invalid one is ignored."""
         try:

@@ -66,10 +66,6 @@ class Sessions:
         self._refused_per_address_total = 0
         self._when_empty: Callable[[], None] | None = None
 
-    def __len__(self) -> int:
-        """Count the connections that stand."""
-        return len(self._sessions)
-
     def admit(self, peer: str) -> ClientSession | RefusedConnection:
         """Give the receiver for a connection from `peer` (``host:port``): a session, or one that refuses it."""
         self._connections_total += 1

@@ -84,10 +84,6 @@ class OrderBook:
         self.changed: Callable[[tuple[str, str]], None] = lambda _: None
         """Hears of each subscription whose orders may have changed."""
 
-    def __len__(self) -> int:
-        """How many subscriptions have orders."""
-        return len(self._orders)
-
     def keys(self) -> list[tuple[str, str]]:
         """Subscriptions with orders, present or not."""
         return list(self._orders)

@@ -90,10 +90,6 @@ class TransactionRegistry:
         """None does."""
         self._open: dict[TransactionId, dict[TransactionalAcks, None]] = {}
 
-    def __len__(self) -> int:
-        """How many transactions."""
-        return len(self._open)
-
     def began(self, transaction: TransactionId, acks: TransactionalAcks) -> None:
         """It has a part in the transaction."""
         self._open.setdefault(transaction, {})[acks] = None
