@@ -241,7 +241,8 @@ def test_an_operator_changes_a_window_while_messages_wait() -> None:
     assert rig.got("c1") == [5, 6]
 
 
-def test_pauses_end_when_an_operator_wants_none() -> None:
+@pytest.mark.parametrize("without", [NO_POLICY, ONE], ids=["no policy", "a window"])
+def test_pauses_end_when_an_operator_wants_none(without: KeyPolicy) -> None:
     """With a shorter one, those that have begun stay as they are."""
     rig = rig_of(KeyPolicy(retry_delay_s=60.0))
     rig.entries(A, 1)
@@ -249,7 +250,7 @@ def test_pauses_end_when_an_operator_wants_none() -> None:
     rig.nack("c1", 1)
     policy_change.change_key_policy(rig.dispatcher, KeyPolicy(retry_delay_s=1.0), rig.now)
     assert at(rig, 5.0) == []
-    policy_change.change_key_policy(rig.dispatcher, NO_POLICY, rig.now)
+    policy_change.change_key_policy(rig.dispatcher, without, rig.now)
     assert rig.got("c1") == [1]
     assert rig.dispatcher.due_at is None
 
