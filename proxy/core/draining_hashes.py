@@ -55,6 +55,10 @@ class DrainingHashes:
         """How many slots drain."""
         return self.count
 
+    def __bool__(self) -> bool:
+        """Whether a slot drains."""
+        return self.count > 0
+
     def __contains__(self, slot: int) -> bool:
         """Whether the slot drains."""
         return self._change_of(slot) != 0

@@ -94,6 +94,10 @@ class PositionRanges:
         """Return how many ranges there are."""
         return len(self._ends)
 
+    def __bool__(self) -> bool:
+        """Tell whether there is a range."""
+        return bool(self._ends)
+
     def __iter__(self) -> Iterator[tuple[Position, Position]]:
         """Yield the ranges, each (first, last), both inclusive, ascending."""
         return zip(self._starts, self._ends, strict=True)

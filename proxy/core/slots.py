@@ -165,6 +165,10 @@ class SlotTable:
         """Return how many slots have something in flight."""
         return self._busy_slot_count if self._sparse is None else len(self._sparse)
 
+    def __bool__(self) -> bool:
+        """Tell whether a slot has something in flight."""
+        return len(self) > 0
+
     def memory_bytes(self) -> int:
         """Return the memory of the table itself, as an estimate from above while it is a dictionary."""
         total = sys.getsizeof(self._holders) + sys.getsizeof(self._counts)

@@ -273,6 +273,10 @@ class UpstreamConsumers:
         """How many there are."""
         return len(self._consumers)
 
+    def __bool__(self) -> bool:
+        """Whether there is one."""
+        return bool(self._consumers)
+
     def __iter__(self) -> Iterator[UpstreamConsumer]:
         """All of them, as of now: they may come and go meanwhile."""
         return iter(list(self._consumers.values()))

@@ -34,6 +34,10 @@ class InFlight:
         """Count messages."""
         return self._count
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self._count > 0
+
     def __contains__(self, position: MessagePosition) -> bool:
         """Whether the client holds it."""
         return position in self._entries.get(entry_key(position), ())
