@@ -7,20 +7,17 @@ the gateway is told otherwise (an ack, a request for redelivery, the end of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from proxy.core.key_policy import NO_POLICY, KeyPolicy
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.codecs import decompress
-from proxy.wire.metadata import peek
 from tests.sim.forbidden import Forbidden
-from tests.sim.storage import bits_of, number_of
-from tests.wire.batches import index_batch
+from tests.sim.seats import ABOUT_CONSUMER, Connection, Holdings, Seat, Violation, numbers_in
+from tests.sim.storage import bits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from tests.sim.claims import Claims
     from tests.sim.connection import End
@@ -28,59 +25,14 @@ if TYPE_CHECKING:
     from tests.sim.storage import Entry, Storage
 
 T = pb.BaseCommand
-FRAME_BYTES_MAX = 8 << 20
-PAYLOAD_BYTES_MAX = 1 << 20
 
 
-class Violation(AssertionError):
-    """A guarantee was broken; the text begins with its name."""
-
-
-@dataclass(eq=False)
-class Seat:
-    """A worker's consumer as the gateway's edge shows it."""
-
-    name: str
-    end: End
-    consumer_id: int
-    request_id: int
-    joined: bool = False
-    granted: int = 0
-    received: int = 0
-    held: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    """Message id to the numbers in it, in the order delivered, -1 where acknowledged."""
-    sent_at: dict[tuple[int, int], float] = field(default_factory=dict)
-    """When each of them was written; not of chunked messages' chunks, but for their last ones."""
-    extended_at: float = 0.0
-    """When it last asked for more time to acknowledge."""
-
-    @property
-    def permits(self) -> int:
-        """Messages it may still get."""
-        return self.granted - self.received
-
-
-@dataclass
-class Connection:
-    """A client's connection, and the frames in both directions."""
-
-    seats: dict[int, Seat] = field(default_factory=dict)
-    incoming: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
-    receipts: dict[int, list[Entry]] = field(default_factory=dict)
-    """Request id of an ack to the entries it made complete."""
-    acked: dict[int, list[int]] = field(default_factory=dict)
-    """And to the messages that it acknowledged."""
-    deletions: dict[int, Seat] = field(default_factory=dict)
-    """Request id of an unsubscribe to who asked."""
-    outgoing: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
-
-
-class Model:
+class Model(Holdings):
     """Who holds what, and what is done."""
 
     def __init__(self, storage: Storage, now: Callable[[], float], *, ordered: bool, mixed: bool) -> None:
         """`ordered` False where the subscription's mode promises no order; `mixed` where batches have several keys."""
-        self._now = now
+        super().__init__(storage, now)
         self.keys: KeyPolicy = NO_POLICY
         """The policy in force; its delays are all the same."""
         self.retry_at: dict[int, float] = {}
@@ -95,15 +47,7 @@ class Model:
         """Where messages go that have used their attempts, if they do."""
         self.claims: Claims | None = None
         """What is acknowledged in transactions, if workers use them."""
-        self._storage = storage
         self._ordered = ordered
-        self.connections: dict[End, Connection] = {}
-        self.acked: set[int] = set()
-        """Messages that some worker acknowledged, in whichever life."""
-        self._acked_ever: set[int] = set()
-        """The same, also before a seek."""
-        self.meant: set[int] = set()
-        """Messages that a worker meant to acknowledge, whatever ids it used; the workers tell."""
         self._moves = 0
         self.seek_asked = False
         self._reset_asked = False
@@ -114,14 +58,6 @@ class Model:
         """Messages whose acknowledgement a broker confirmed and forgot."""
         self._excused_acks: set[int] = set()
         """Those of them that the gateway has a right to deliver again."""
-        self.holder: dict[int, Seat] = {}
-        self.by_key: dict[str, set[int]] = {}
-        """Key to its messages that are held."""
-        self.freed_at: dict[str, float] = {}
-        """Key to when a worker last acknowledged, gave back or left behind a message of it."""
-        self._open: dict[str, list[int]] = {}
-        """Key to its messages that were never acknowledged, ascending."""
-        self._known = 0
         self.opaque_in_life: set[tuple[int, int]] = set()
         """Entries delivered, in the same life, that the gateway could not open."""
         self.deliveries = 0
@@ -159,10 +95,6 @@ class Model:
         """A seek was carried out: until the gateway begins anew because of it, what it sends may be old or new."""
         self._moves += 1
 
-    def seats(self) -> Iterator[Seat]:
-        """All that the gateway knows of."""
-        return (seat for connection in self.connections.values() for seat in connection.seats.values())
-
     @property
     def unsettled(self) -> bool:
         """Whether a seek was carried out that the gateway has not begun anew after."""
@@ -196,10 +128,6 @@ class Model:
         self.claims.committed(numbers)
         for number in numbers:
             self._done(number)
-
-    def was_acked(self, number: int) -> bool:
-        """Whether a worker acknowledged the message, and meant to."""
-        return number in self._acked_ever and number in self.meant
 
     def _is_dead_letter(self, number: int) -> bool:
         """Whether the dead letter topic has the message; one that this life sent there is acknowledged by it now."""
@@ -319,19 +247,6 @@ class Model:
             if self.keys.window and there + len(numbers) > self.keys.window:
                 raise Violation(f"window: {key}: {numbers} for {seat.name}, of which {there} are out already")
 
-    def _goes_further(self, number: int) -> bool:
-        """Whether it is a piece of a chunked message, and not the last."""
-        messages = self._storage.messages
-        return number + 1 < len(messages) and messages[number + 1].follows
-
-    def _goes_on(self, seat: Seat, number: int) -> bool:
-        """Whether the worker has an earlier piece of the same chunked message."""
-        while self._storage.messages[number].follows:
-            number -= 1
-            if self.holder.get(number) is seat:
-                return True
-        return False
-
     def _check_delivery(self, seat: Seat, number: int, *, opaque: bool) -> None:
         key = self._storage.messages[number].key
         if number in self.holder:
@@ -363,28 +278,6 @@ class Model:
                     continue
                 raise Violation(f"G2: {key}: message {number} for {seat.name} overtakes {earlier}")
 
-    def _begun(self, seat: Seat, number: int) -> int:
-        """The first piece of the chunked message that the worker has begun and this one continues; 0 for any other.
-
-        The rest goes to who has the beginning even while an earlier message waits that was asked for again meanwhile:
-        it is part of a message that this worker had before.
-        """
-        messages = self._storage.messages
-        if not messages[number].follows or self.holder.get(number - 1) is not seat:
-            return 0
-        while messages[number].follows:
-            number -= 1
-        return number
-
-    def open_of(self, key: str) -> list[int]:
-        """Messages of the key that no worker has acknowledged, ascending."""
-        messages = self._storage.messages
-        for number in range(self._known, len(messages)):
-            if number not in self.acked:
-                self._open.setdefault(messages[number].key, []).append(number)
-        self._known = len(messages)
-        return self._open.get(key, [])
-
     # ---- from the worker
 
     def arrives(self, end: End, data: bytes) -> None:
@@ -406,9 +299,9 @@ class Model:
                 self._excused_acks |= self.forgotten
             if kind == T.END_TXN:
                 self._end_asked(command.endTxn.txnid_least_bits)
-            if kind not in _ABOUT_CONSUMER:
+            if kind not in ABOUT_CONSUMER:
                 continue
-            about: Any = getattr(command, _ABOUT_CONSUMER[kind])
+            about: Any = getattr(command, ABOUT_CONSUMER[kind])
             found = connection.seats.get(about.consumer_id)
             if found is not None:
                 self._said(connection, found, kind, about)
@@ -469,34 +362,10 @@ class Model:
             self._done(number)
         return done
 
-    def _take_from(self, seat: Seat, place: tuple[int, int], taken: set[int]) -> None:
-        """The worker holds these messages of a delivery no more."""
-        numbers = seat.held.get(place, [])
-        for index, number in enumerate(numbers):
-            if number in taken:
-                numbers[index] = -1
-                self._free(number)
-        if numbers and all(number < 0 for number in numbers):
-            del seat.held[place]
-            seat.sent_at.pop(place, None)
-
     def _done(self, number: int) -> None:
         self.no_longer_open(number)
         self._acked_ever.add(number)
         self.acked_in_life.add(number)
-
-    def no_longer_open(self, number: int) -> None:
-        """Nothing newer has to wait for the message."""
-        self.open_of("")  # so that what was published meanwhile is known
-        if number not in self.acked:
-            self._open[self._storage.messages[number].key].remove(number)
-            self.acked.add(number)
-
-    def _free(self, number: int) -> None:
-        del self.holder[number]
-        key = self._storage.messages[number].key
-        self.by_key[key].discard(number)
-        self.freed_at[key] = self._now()
 
     def _note_retry(self, numbers: Iterable[int]) -> None:
         """These are given back by a worker that wants them again."""
@@ -506,17 +375,7 @@ class Model:
         if self.dead_letters is not None:
             self.dead_letters.given_back(numbers)
 
-    def _release(self, seat: Seat, place: tuple[int, int]) -> None:
-        seat.sent_at.pop(place, None)
-        for number in seat.held.pop(place, ()):
-            if number >= 0:
-                self._free(number)
-
     # ---- ends
-
-    def opened(self, end: End) -> None:
-        """A client connected."""
-        self.connections[end] = Connection()
 
     def ended(self, end: End) -> None:
         """A client's connection is over at the gateway's end."""
@@ -534,28 +393,3 @@ class Model:
             self._release(seat, place)
         if connection.seats.get(seat.consumer_id) is seat:
             del connection.seats[seat.consumer_id]
-
-
-_ABOUT_CONSUMER: dict[int, str] = {
-    T.FLOW: "flow",
-    T.GET_LAST_MESSAGE_ID: "getLastMessageId",
-    T.ACK: "ack",
-    T.CLOSE_CONSUMER: "close_consumer",
-    T.UNSUBSCRIBE: "unsubscribe",
-    T.REDELIVER_UNACKNOWLEDGED_MESSAGES: "redeliverUnacknowledgedMessages",
-}
-
-
-def numbers_in(tail: bytes) -> tuple[list[int], bool]:
-    """Numbers of the messages of an entry or a slice, and whether the gateway could not open it."""
-    metadata, _, start = peek(tail)
-    payload = tail[start:]
-    if metadata.compression:
-        payload = decompress(metadata.compression, payload, metadata.uncompressed_size, PAYLOAD_BYTES_MAX)
-    if not metadata.HasField("num_messages_in_batch"):
-        return [number_of(payload)], False
-    numbers = []
-    for single in index_batch(payload, metadata.num_messages_in_batch):
-        metadata_bytes = int.from_bytes(payload[single.start : single.start + 4], "big")
-        numbers.append(number_of(payload[single.start + 4 + metadata_bytes : single.end]))
-    return numbers, bool(metadata.encryption_keys)

@@ -18,14 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.sim.checkers import Violation
+from tests.sim.seats import Violation
 from tests.sim.storage import bits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from proxy.wire import pulsar_pb2 as pb
-    from tests.sim.checkers import Connection, Seat
+    from tests.sim.seats import Connection, Seat
     from tests.sim.storage import Entry, Storage
     from tests.sim.transactions import Coordinator, Transaction
 

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
-from tests.sim.checkers import FRAME_BYTES_MAX, Violation, numbers_in
 from tests.sim.own_topics import OwnTopic
+from tests.sim.seats import FRAME_BYTES_MAX, Violation, numbers_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.sim.checkers import Model, Seat
+    from tests.sim.checkers import Model
     from tests.sim.connection import End
+    from tests.sim.seats import Seat
     from tests.sim.storage import Storage
 
 T = pb.BaseCommand

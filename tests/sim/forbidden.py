@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.sim.checkers import Seat
+    from tests.sim.seats import Seat
 
 
 class Forbidden:

@@ -17,9 +17,9 @@ from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
 from proxy.service_url import parse_service_url
-from tests.sim.checkers import Violation
 from tests.sim.leases import check_leases
 from tests.sim.network import Listener
+from tests.sim.seats import Violation
 from tests.sim.slots import SLOTS, murmur, range_slot
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.net.subscription.subscription import Subscription
-    from tests.sim.checkers import Model, Seat
+    from tests.sim.checkers import Model
     from tests.sim.machine import Process
     from tests.sim.network import Network
+    from tests.sim.seats import Seat
     from tests.sim.storage import Storage
 
 ADDRESS = "pulsar://gateway:6650"

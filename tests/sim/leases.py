@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.net.subscription.ack_leases import GRACE_S, apart_s
-from tests.sim.checkers import Violation
+from tests.sim.seats import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.sim.checkers import Seat
+    from tests.sim.seats import Seat
 
 ROUNDING_S = 1e-6
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from tests.sim.actions import Actions
-from tests.sim.checkers import Violation
 from tests.sim.deployment import draw as deployment_draw
 from tests.sim.deployment.faults import DeploymentActions
 from tests.sim.deployment.world import Deployment, DeploymentOutcome
+from tests.sim.seats import Violation
 from tests.sim.swarm import draw
 from tests.sim.world import Outcome, World
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.statistics import WorkerStatistics, dispatcher_statistics_steps
 from proxy.core.steps import finished
-from tests.sim.checkers import Violation
 from tests.sim.gateway import seat_of, slot_of
+from tests.sim.seats import Violation
 
 if TYPE_CHECKING:
     from proxy.net.subscription.subscription import Subscription
-    from tests.sim.checkers import Model, Seat
+    from tests.sim.checkers import Model
     from tests.sim.gateway import Gateway
+    from tests.sim.seats import Seat
     from tests.sim.storage import Storage
 
 

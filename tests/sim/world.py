@@ -16,19 +16,21 @@ from proxy.net.subscription.own_topics import dead_letter_topic
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.background import Background
 from tests.sim.broker import Broker
-from tests.sim.checkers import Model, Violation
+from tests.sim.checkers import Model
 from tests.sim.claims import Claims
+from tests.sim.client import key_shared
 from tests.sim.cluster import GOOD_MANNERS, Cluster
 from tests.sim.connection import End, Tap, Weather
 from tests.sim.dead_letters import DeadLetters
 from tests.sim.gateway import Gateway, WakeUps
 from tests.sim.machine import Process, Schedule
 from tests.sim.network import Listener, Network
+from tests.sim.seats import Violation
 from tests.sim.statistics import Numbers
 from tests.sim.storage import Producer, Storage
 from tests.sim.transactional_worker import TransactionalWorker
 from tests.sim.transactions import Coordinator
-from tests.sim.worker import GOOD, SUBSCRIPTION, TOPIC, Worker, key_shared
+from tests.sim.worker import GOOD, SUBSCRIPTION, TOPIC, Worker
 
 if TYPE_CHECKING:
     import random

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from proxy.errors import ClientError, Conflict, NotFound
-from tests.sim.checkers import Violation
 from tests.sim.deployment.replica import Hearer
 from tests.sim.deployment.taker import Taker, pausing, resuming
+from tests.sim.seats import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

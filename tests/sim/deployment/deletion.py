@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.sim.checkers import Violation
+from tests.sim.seats import Violation
 
 if TYPE_CHECKING:
-    from tests.sim.checkers import Seat
     from tests.sim.deployment.world import Deployment, Topic
+    from tests.sim.seats import Seat
 
 LEAVE_S = 20.0
 """By then all workers but one have left."""

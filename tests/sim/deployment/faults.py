@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.sim.checkers import Violation
 from tests.sim.deployment.draw import BETWEEN
 from tests.sim.machine import Order
+from tests.sim.seats import Violation
 
 if TYPE_CHECKING:
     import random

@@ -21,9 +21,10 @@ from proxy.net.owner.proof import ANSWER_BYTES, HELLO_BYTES, LENGTH_BYTES, PROOF
 from proxy.net.session.session import ClientSession
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
-from tests.sim.checkers import FRAME_BYTES_MAX, Connection, Model, Seat, Violation, numbers_in
+from tests.sim.checkers import Model
 from tests.sim.connection import End, Tap
 from tests.sim.machine import ORIGIN_S
+from tests.sim.seats import FRAME_BYTES_MAX, Connection, Seat, Violation, numbers_in
 from tests.sim.storage import bits_of
 
 if TYPE_CHECKING:

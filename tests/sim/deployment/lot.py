@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from proxy.wire import commands
 from proxy.wire.parked import mark_of
-from tests.sim.checkers import Violation, numbers_in
 from tests.sim.own_topics import OwnTopic, Reader, send
+from tests.sim.seats import Violation, numbers_in
 
 if TYPE_CHECKING:
     import random

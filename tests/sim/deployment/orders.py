@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from proxy.core.key_policy import NO_POLICY, KeyPolicy
 from proxy.net.subscription.order_book import LimitsWanted, Orders
-from tests.sim.checkers import Violation
 from tests.sim.deployment.anywhere import Anywhere
 from tests.sim.deployment.taker import Taker, pausing, resuming
 from tests.sim.forbidden import Forbidden
 from tests.sim.gateway import decided, slot_of
+from tests.sim.seats import Violation
 
 if TYPE_CHECKING:
     import random

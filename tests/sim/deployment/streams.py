@@ -15,10 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proxy.wire import frames
-from tests.sim.checkers import Connection, Model, Seat, Violation, numbers_in
+from tests.sim.checkers import Model
 from tests.sim.deployment.judge import OwnersModel
 from tests.sim.deployment.replica import OneTopic
 from tests.sim.gateway import Looked, WakeUps
+from tests.sim.seats import Connection, Seat, Violation, numbers_in
 from tests.sim.slots import range_slot, stream_of
 from tests.sim.storage import bits_of
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from proxy.net.subscription.order_book import LimitsWanted
     from proxy.net.subscription.subscription import Subscription
-    from tests.sim.checkers import Seat
     from tests.sim.deployment.world import Topic
+    from tests.sim.seats import Seat
 
 
 class Ordered(Protocol):

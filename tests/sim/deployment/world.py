@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from proxy.net.subscription import own_topics
 from proxy.wire import pulsar_pb2 as pb
-from tests.sim.checkers import Violation
+from tests.sim.client import key_shared
 from tests.sim.cluster import GOOD_MANNERS, Cluster, Manners
 from tests.sim.connection import Weather
 from tests.sim.deployment.broker import DeploymentBroker, sentinel_of
@@ -26,10 +26,11 @@ from tests.sim.deployment.transactions import OpenTransactions, let_ask
 from tests.sim.gateway import WakeUps
 from tests.sim.machine import Process, Schedule
 from tests.sim.network import Listener, Network
+from tests.sim.seats import Violation
 from tests.sim.slots import SLOTS
 from tests.sim.storage import Producer, Storage
 from tests.sim.transactional_worker import TransactionalWorker
-from tests.sim.worker import GOOD, SUBSCRIPTION, Worker, key_shared
+from tests.sim.worker import GOOD, SUBSCRIPTION, Worker
 
 if TYPE_CHECKING:
     import random

@@ -1,0 +1,196 @@
+"""What the simulator's checkers keep of the gateway's edge: connections, workers' consumers, and what these hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.codecs import decompress
+from proxy.wire.metadata import peek
+from tests.sim.storage import number_of
+from tests.wire.batches import index_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.sim.connection import End
+    from tests.sim.storage import Entry, Storage
+
+T = pb.BaseCommand
+FRAME_BYTES_MAX = 8 << 20
+PAYLOAD_BYTES_MAX = 1 << 20
+
+
+class Violation(AssertionError):
+    """A guarantee was broken; the text begins with its name."""
+
+
+@dataclass(eq=False)
+class Seat:
+    """A worker's consumer as the gateway's edge shows it."""
+
+    name: str
+    end: End
+    consumer_id: int
+    request_id: int
+    joined: bool = False
+    granted: int = 0
+    received: int = 0
+    held: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """Message id to the numbers in it, in the order delivered, -1 where acknowledged."""
+    sent_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    """When each of them was written; not of chunked messages' chunks, but for their last ones."""
+    extended_at: float = 0.0
+    """When it last asked for more time to acknowledge."""
+
+    @property
+    def permits(self) -> int:
+        """Messages it may still get."""
+        return self.granted - self.received
+
+
+@dataclass
+class Connection:
+    """A client's connection, and the frames in both directions."""
+
+    seats: dict[int, Seat] = field(default_factory=dict)
+    incoming: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
+    receipts: dict[int, list[Entry]] = field(default_factory=dict)
+    """Request id of an ack to the entries it made complete."""
+    acked: dict[int, list[int]] = field(default_factory=dict)
+    """And to the messages that it acknowledged."""
+    deletions: dict[int, Seat] = field(default_factory=dict)
+    """Request id of an unsubscribe to who asked."""
+    outgoing: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
+
+
+class Holdings:
+    """Which worker holds what, and what is acknowledged, as far as frames tell."""
+
+    def __init__(self, storage: Storage, now: Callable[[], float]) -> None:
+        self._storage = storage
+        self._now = now
+        self.connections: dict[End, Connection] = {}
+        self.holder: dict[int, Seat] = {}
+        self.by_key: dict[str, set[int]] = {}
+        """Key to its messages that are held."""
+        self.freed_at: dict[str, float] = {}
+        """Key to when a worker last acknowledged, gave back or left behind a message of it."""
+        self.acked: set[int] = set()
+        """Messages that some worker acknowledged, in whichever life."""
+        self._acked_ever: set[int] = set()
+        """The same, also before a seek."""
+        self.meant: set[int] = set()
+        """Messages that a worker meant to acknowledge, whatever ids it used; the workers tell."""
+        self._open: dict[str, list[int]] = {}
+        """Key to its messages that were never acknowledged, ascending."""
+        self._known = 0
+
+    def seats(self) -> Iterator[Seat]:
+        """All that the gateway knows of."""
+        return (seat for connection in self.connections.values() for seat in connection.seats.values())
+
+    def opened(self, end: End) -> None:
+        """A client connected."""
+        self.connections[end] = Connection()
+
+    def _take_from(self, seat: Seat, place: tuple[int, int], taken: set[int]) -> None:
+        """The worker holds these messages of a delivery no more."""
+        numbers = seat.held.get(place, [])
+        for index, number in enumerate(numbers):
+            if number in taken:
+                numbers[index] = -1
+                self._free(number)
+        if numbers and all(number < 0 for number in numbers):
+            del seat.held[place]
+            seat.sent_at.pop(place, None)
+
+    def _free(self, number: int) -> None:
+        del self.holder[number]
+        key = self._storage.messages[number].key
+        self.by_key[key].discard(number)
+        self.freed_at[key] = self._now()
+
+    def _release(self, seat: Seat, place: tuple[int, int]) -> None:
+        seat.sent_at.pop(place, None)
+        for number in seat.held.pop(place, ()):
+            if number >= 0:
+                self._free(number)
+
+    # ---- chunked messages
+
+    def _goes_further(self, number: int) -> bool:
+        """Whether it is a piece of a chunked message, and not the last."""
+        messages = self._storage.messages
+        return number + 1 < len(messages) and messages[number + 1].follows
+
+    def _goes_on(self, seat: Seat, number: int) -> bool:
+        """Whether the worker has an earlier piece of the same chunked message."""
+        while self._storage.messages[number].follows:
+            number -= 1
+            if self.holder.get(number) is seat:
+                return True
+        return False
+
+    def _begun(self, seat: Seat, number: int) -> int:
+        """The first piece of the chunked message that the worker has begun and this one continues; 0 for any other.
+
+        The rest goes to who has the beginning even while an earlier message waits that was asked for again meanwhile:
+        it is part of a message that this worker had before.
+        """
+        messages = self._storage.messages
+        if not messages[number].follows or self.holder.get(number - 1) is not seat:
+            return 0
+        while messages[number].follows:
+            number -= 1
+        return number
+
+    # ---- what is done
+
+    def was_acked(self, number: int) -> bool:
+        """Whether a worker acknowledged the message, and meant to."""
+        return number in self._acked_ever and number in self.meant
+
+    def open_of(self, key: str) -> list[int]:
+        """Messages of the key that no worker has acknowledged, ascending."""
+        messages = self._storage.messages
+        for number in range(self._known, len(messages)):
+            if number not in self.acked:
+                self._open.setdefault(messages[number].key, []).append(number)
+        self._known = len(messages)
+        return self._open.get(key, [])
+
+    def no_longer_open(self, number: int) -> None:
+        """Nothing newer has to wait for the message."""
+        self.open_of("")  # so that what was published meanwhile is known
+        if number not in self.acked:
+            self._open[self._storage.messages[number].key].remove(number)
+            self.acked.add(number)
+
+
+ABOUT_CONSUMER: dict[int, str] = {
+    T.FLOW: "flow",
+    T.GET_LAST_MESSAGE_ID: "getLastMessageId",
+    T.ACK: "ack",
+    T.CLOSE_CONSUMER: "close_consumer",
+    T.UNSUBSCRIBE: "unsubscribe",
+    T.REDELIVER_UNACKNOWLEDGED_MESSAGES: "redeliverUnacknowledgedMessages",
+}
+"""Commands about one, to the name of their body."""
+
+
+def numbers_in(tail: bytes) -> tuple[list[int], bool]:
+    """Numbers of the messages of an entry or a slice, and whether the gateway could not open it."""
+    metadata, _, start = peek(tail)
+    payload = tail[start:]
+    if metadata.compression:
+        payload = decompress(metadata.compression, payload, metadata.uncompressed_size, PAYLOAD_BYTES_MAX)
+    if not metadata.HasField("num_messages_in_batch"):
+        return [number_of(payload)], False
+    numbers = []
+    for single in index_batch(payload, metadata.num_messages_in_batch):
+        metadata_bytes = int.from_bytes(payload[single.start : single.start + 4], "big")
+        numbers.append(number_of(payload[single.start + 4 + metadata_bytes : single.end]))
+    return numbers, bool(metadata.encryption_keys)
