@@ -12,7 +12,7 @@ import pytest
 
 from admin_api.pulsar.proxying import BrokerAdmin
 from proxy.aio.clock_and_connector import AioClock
-from proxy.app.open_transactions import ANSWER_BYTES_MAX, OpenTransactions, takeover_asks_of
+from proxy.app.open_transactions import ANSWER_BYTES_MAX, BrokerTransactionStats, takeover_asks_of
 from proxy.app.security import credentials
 from proxy.config.load import load
 from proxy.errors import KeylineError, UpstreamUnavailable
@@ -37,7 +37,7 @@ def asked(handler: Handler, *, key: tuple[str, str] | None = (TOPIC, "s"), token
         loop = asyncio.get_running_loop()
         admin = BrokerAdmin("http://broker:8080", timeout_s=5, transport=httpx.MockTransport(handler))
         provider = token_credentials(token) if token else no_credentials
-        transactions = OpenTransactions(admin, provider, loop)
+        transactions = BrokerTransactionStats(admin, provider, loop)
         told: asyncio.Future[int | Exception] = loop.create_future()
         if key is None:
             transactions.of_coordinators(told.set_result)

@@ -40,7 +40,7 @@ _READY: Final = frozenset({"None", "Ready"})
 """States of a subscription's pending acknowledgements in which their number is known."""
 
 
-class OpenTransactions:
+class BrokerTransactionStats:
     """Implements `TransactionStats`."""
 
     def __init__(self, admin: BrokerAdmin, credentials: CredentialsProvider, loop: asyncio.AbstractEventLoop) -> None:
@@ -117,7 +117,7 @@ def takeover_asks_of(
     if loaded.origins["broker_admin_url"] == "default":
         return None, lambda: None
     in_clear = broker.broker_admin_url.startswith("http:") and broker.broker_url.startswith("pulsar+ssl:")
-    transactions = OpenTransactions(admin, (lambda: None) if in_clear else provider, loop)
+    transactions = BrokerTransactionStats(admin, (lambda: None) if in_clear else provider, loop)
     return TakeoverAsks(transactions, clock), transactions.close
 
 

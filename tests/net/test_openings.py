@@ -79,7 +79,7 @@ def test_payloads_in_the_background_are_bounded_and_counted() -> None:
     held: list[int] = []
     openings.account = held.append
     done: list[object] = []
-    wishes = [openings.open_elsewhere(size, lambda: b"", done.append) for size in (1, 10, 100, 1_000)]
+    wishes = [openings.open_in_background(size, lambda: b"", done.append) for size in (1, 10, 100, 1_000)]
     assert held == [1, 10]
     assert [wish._errand is not None for wish in wishes] == [True, True, False, False]
     background.carry_out(1)
@@ -100,7 +100,7 @@ def test_work_that_fails_is_told_as_a_result() -> None:
     """Whoever wanted it decides what that means."""
     _, background, openings, _ = scene()
     done: list[object] = []
-    openings.open_elsewhere(1, lambda: int("no number"), done.append)
+    openings.open_in_background(1, lambda: int("no number"), done.append)
     background.carry_out()
     assert isinstance(done[0], ValueError)
 

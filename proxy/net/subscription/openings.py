@@ -61,7 +61,7 @@ class Opener(Protocol):
         """Go on, as far as `Openings.spend` allows; then wait in line again if there is more to do."""
 
 
-class Elsewhere:
+class BackgroundOpening:
     """One payload that is opened in the background, from the wish until nothing of it is needed any more."""
 
     def __init__(self, openings: Openings, size: int, begin: Callable[[], Timer]) -> None:
@@ -96,8 +96,8 @@ class Openings:
         self._left = self.limits.turn_cost
         self._line: deque[Opener] = deque()
         self._turn_due = False
-        self._wanted: deque[Elsewhere] = deque()
-        self._under_way: set[Elsewhere] = set()
+        self._wanted: deque[BackgroundOpening] = deque()
+        self._under_way: set[BackgroundOpening] = set()
 
     def spend(self, opener: Opener, cost: int) -> bool:
         """Whether it may open something of that cost in this turn: True means that it does."""
@@ -127,19 +127,21 @@ class Openings:
             if not self._turn_due:
                 self._turn_soon()
 
-    def open_elsewhere(self, size: int, work: Callable[[], T], done: Callable[[T | Exception], None]) -> Elsewhere:
+    def open_in_background(
+        self, size: int, work: Callable[[], T], done: Callable[[T | Exception], None]
+    ) -> BackgroundOpening:
         """Call `work`, which opens a payload to `size` bytes, in the background when there is room for it.
 
         `done` gets, in a later turn, what it returned or raised. What is returned here is released by the caller, in
         any case and once, when it has done with the payload.
         """
-        wish = Elsewhere(self, size, lambda: self._background.run(work, done))
+        wish = BackgroundOpening(self, size, lambda: self._background.run(work, done))
         self._wanted.append(wish)
         self._begin_more()
         return wish
 
-    def released(self, wish: Elsewhere) -> None:
-        """As `Elsewhere.release` says."""
+    def released(self, wish: BackgroundOpening) -> None:
+        """As `BackgroundOpening.release` says."""
         if wish in self._under_way:
             self._under_way.remove(wish)
             self.account(-wish.size)

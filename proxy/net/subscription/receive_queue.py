@@ -17,7 +17,7 @@ import structlog
 
 if TYPE_CHECKING:
     from proxy.net.subscription.counters import Counters
-    from proxy.net.subscription.openings import Elsewhere, Openings
+    from proxy.net.subscription.openings import BackgroundOpening, Openings
     from proxy.wire.messages import MessageHead
 
 QUEUED_BYTES: Final = 500
@@ -50,7 +50,7 @@ class ReceiveQueue:
 
     __slots__ = (
         "_counters",
-        "_elsewhere",
+        "_in_background",
         "_failed",
         "_openings",
         "_take",
@@ -89,7 +89,7 @@ class ReceiveQueue:
         self._taking: Taking | None = None
         self._wanted: int | Decompression = 0
         """What the first entry waits for, while it is being taken."""
-        self._elsewhere: Elsewhere | None = None
+        self._in_background: BackgroundOpening | None = None
         self.entries: deque[_Queued] = deque()
         self.messages = 0
         self.bytes_held = 0
@@ -137,10 +137,10 @@ class ReceiveQueue:
             return True
         wanted = self._wanted
         if isinstance(wanted, Decompression):
-            if self._elsewhere is None:
+            if self._in_background is None:
                 self._counters.background_openings += 1
                 self._counters.background_opened_bytes += wanted.size
-                self._elsewhere = self._openings.open_elsewhere(wanted.size, wanted.work, self._decompressed)
+                self._in_background = self._openings.open_in_background(wanted.size, wanted.work, self._decompressed)
             return False
         if not self._openings.spend(self, wanted):
             self._openings.wait(self)
@@ -179,9 +179,9 @@ class ReceiveQueue:
         if self._taking is not None:
             self._taking.close()
             self._taking = None
-        if self._elsewhere is not None:
-            self._elsewhere.release()
-            self._elsewhere = None
+        if self._in_background is not None:
+            self._in_background.release()
+            self._in_background = None
 
     def _fail(self) -> None:
         self.clear()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     from proxy.net.ports import Clock
-    from proxy.net.subscription.openings import Elsewhere, Openings
+    from proxy.net.subscription.openings import BackgroundOpening, Openings
     from proxy.net.websocket.message import SocketMessage
     from proxy.net.websocket.opening import Entry
     from proxy.net.websocket.permits import Permits
@@ -63,7 +63,7 @@ class _Opened:
     """Permits of messages that have not been delivered."""
     touched: bool = False
     """Whether any message has been delivered."""
-    elsewhere: Elsewhere | None = None
+    in_background: BackgroundOpening | None = None
     """Its share of the gateway's memory for payloads that were decompressed in the background."""
 
 
@@ -207,8 +207,8 @@ class Deliveries:
 
     def _forget_current(self) -> _Opened | None:
         current, self._current = self._current, None
-        if current is not None and current.elsewhere is not None:
-            current.elsewhere.release()
+        if current is not None and current.in_background is not None:
+            current.in_background.release()
         return current
 
     def _permits_of(self, head: MessageHead) -> int:
@@ -253,7 +253,7 @@ class Deliveries:
         size = opened_bytes(entry)
         if size > self._openings.limits.inline_bytes:
             work = partial(plain_payload, entry, payload)
-            current.elsewhere = self._openings.open_elsewhere(size, work, partial(self._decompressed, current))
+            current.in_background = self._openings.open_in_background(size, work, partial(self._decompressed, current))
             return 0
         try:
             current.messages = open_entry(entry, plain_payload(entry, payload))
