@@ -1,6 +1,6 @@
 """Runs the parts of `tests.parts`, several beside each other, and says what each took and what was left out.
 
-Problem: the parts together take most of an hour, a runner has a limit, and what it kills at the limit has said
+Problem: the parts together take two hours, a runner has a limit, and what it kills at the limit has said
 nothing. Rule kept: parts begin in the order of their value, one that would not be over in time is left out and named,
 and one that takes longer than it may is ended in peace; it has failed only if a test of it has. The last line is a
 closing line with the totals of all.
