@@ -131,18 +131,27 @@ given AS (
                AS given_back
     FROM by_time
 ),
--- Of keys of which something is given back for the last time: the last thing that was sent.
+-- Of keys of which something is given back for the last time: what was sent last, and what is last in the topic.
 lasts AS (
-    SELECT topic, subscription, key_digest, life, max({'segment': segment, 'sent_ns': coalesce(sent_ns, -1)}) AS last
-    FROM by_message SEMI JOIN (SELECT topic, subscription, key_digest, life FROM given WHERE given_back) AS of_given
+    SELECT topic, subscription, key_digest, life, max(sending) AS last,
+           arg_max(sending, (segment, sending.place, sent_ns)) FILTER (was_sent) AS furthest
+    FROM (
+        SELECT *, {
+            'segment': segment, 'sent_ns': coalesce(sent_ns, -1), 'place': (ledger, entry, batch_index)
+        } AS sending FROM by_message
+    ) SEMI JOIN (SELECT topic, subscription, key_digest, life FROM given WHERE given_back) AS of_given
          USING (topic, subscription, key_digest, life)
     GROUP BY ALL
 ),
 told AS (
     SELECT *,
-           coalesce(last.segment = segment AND last.sent_ns > ended_ns, false) AND NOT unordered AND len(
-               list_filter(coalesce(absences, []), lambda mark: mark BETWEEN ended_ns AND last.sent_ns)
-           ) = 0 AS should_have_come
+           NOT unordered AND len(list_filter(
+               [last, furthest],
+               lambda later: later.segment = segment AND later.sent_ns > ended_ns
+                   AND later.place > (ledger, entry, batch_index) AND len(list_filter(
+                       coalesce(absences, []), lambda mark: mark BETWEEN ended_ns AND later.sent_ns
+                   )) = 0
+           )) > 0 AS should_have_come
     FROM given LEFT JOIN lasts USING (topic, subscription, key_digest, life)
          LEFT JOIN (SELECT topic, subscription, life, absences FROM markers) AS away USING (topic, subscription, life)
 ),

@@ -264,12 +264,14 @@ def _by_time(by_message: DataFrame) -> DataFrame:
     until = F.coalesce("ended_ns", F.lit(NEVER)).alias("until_ns")
     # Of one run of the subscription: an earlier one's places are below all of a later one's.
     place = F.struct("segment", *PLACE, "worker")
+    of_all = in_time.rowsBetween(*ALL)
     return by_message.select(
         "*",
         F.lag("worker").over(in_time).alias("worker_before"),
         F.max(F.when(was_sent, F.struct(until, *PLACE, "worker"))).over(before).alias("held"),
         F.max(F.when(was_sent & ~F.col("again"), place)).over(before).alias("ahead"),
-        F.max(F.struct("segment", "sent_ns")).over(in_time.rowsBetween(*ALL)).alias("last"),
+        F.max(F.struct("segment", "sent_ns", *PLACE)).over(of_all).alias("last"),
+        F.max(F.when(was_sent, F.struct("segment", *PLACE, "sent_ns"))).over(of_all).alias("furthest"),
     )
 
 
@@ -325,11 +327,19 @@ def _given_back() -> Column:
 
 
 def _should_have_come() -> Column:
-    """Something of its key was sent since, and the gateway had the message all the time."""
-    later = F.col("last.sent_ns")
-    passed_over = (F.col("last.segment") == F.col("segment")) & (later > F.col("ended_ns"))
-    away = F.coalesce(F.col("absent_ns") <= later, F.lit(False))
-    return F.coalesce(passed_over, F.lit(False)) & ~away & ~F.col("unordered")
+    """Something behind it in the topic was sent since of its key, and the gateway had the message all the time.
+
+    Looked at are what was sent last and what is last in the topic: a look at all would be one more sort.
+    """
+    return (_passed_over_by("last") | _passed_over_by("furthest")) & ~F.col("unordered")
+
+
+def _passed_over_by(which: str) -> Column:
+    sent_ns = F.col(f"{which}.sent_ns")
+    place = F.struct(*[F.col(f"{which}.{name}").alias(name) for name in PLACE])
+    since = (F.col(f"{which}.segment") == F.col("segment")) & (sent_ns > F.col("ended_ns"))
+    away = F.coalesce(F.col("absent_ns") <= sent_ns, F.lit(False))
+    return F.coalesce(since & (place > F.struct(*PLACE)), F.lit(False)) & ~away
 
 
 def _answers() -> list[Column]:

@@ -219,6 +219,28 @@ def test_what_was_given_back_and_passed_over_is_found(spark: SparkSession) -> No
     assert found(spark, late) == []
 
 
+def test_what_was_passed_over_by_what_came_again_is_found(spark: SparkSession) -> None:
+    """Whether that was sent last, or something before it was."""
+    by_last = Life().sent(10, "w1", message(1), A).sent(10, "w1", message(2), A).did(10, "w1", message(3), A)
+    by_last.returned(12, "w1", message(1), A).returned(12, "w1", message(2), A).did(13, "w1", message(2), A)
+    (row,) = found(spark, by_last)
+    assert (row["violation"], row["message"]) == ("never_acked", "5:1:-1")
+    by_furthest = Life().sent(10, "w1", message(1), A).sent(10, "w1", message(2), A)
+    by_furthest.returned(12, "w1", message(1), A).returned(12, "w1", message(2), A)
+    by_furthest.did(13, "w1", message(3), A).did(14, "w1", message(1), A)
+    (row,) = found(spark, by_furthest)
+    assert (row["violation"], row["message"]) == ("never_acked", "5:2:-1")
+
+
+def test_what_is_behind_a_message_that_came_again_may_wait(spark: SparkSession) -> None:
+    """All of a batch came back, the first was sent again, and its key was parked, or the record ends: no violation."""
+    life = Life().sent(10, "w1", message(1), A).sent(10, "w1", message(2), A)
+    life.returned(11, "w1", message(1), A).returned(11, "w1", message(2), A)
+    life.sent(12, "w1", message(1), A).returned(13, "w1", message(1), A, why="given_up")
+    assert found(spark, life) == []
+    assert counted(spark, life)["waiting"] == 1
+
+
 def test_what_was_given_up_does_not_come_again(spark: SparkSession) -> None:
     """It went to the dead letter topic, or its key was parked: nothing waits for it."""
     life = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A, why="given_up")
