@@ -34,7 +34,9 @@ def main(service_url: str, topic: str, file: Path) -> NoReturn:
         seen.extend((sent_at, now - sent_at))
         consumer.acknowledge(message)
 
-    pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)).subscribe(
+    # Named, or the garbage collector could take it and its consumer, which only refer to each other.
+    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    client.subscribe(
         topic,
         SUBSCRIPTION,
         consumer_type=pulsar.ConsumerType.KeyShared,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -48,12 +49,18 @@ class LatencyWorkers:
         Raises:
             IntegrationError: one ended, or took too long.
         """
-        for each in self._workers:
-            each.process.wait_until(each.file.exists, "subscribed", START_S_MAX)
+        with ExitStack() as ends:
+            ends.callback(self._end)
+            for each in self._workers:
+                each.process.wait_until(each.file.exists, "subscribed", START_S_MAX)
+            ends.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Kill them, and remove what they wrote."""
+        self._end()
+
+    def _end(self) -> None:
         for each in self._workers:
             each.process.kill()
             each.file.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -39,7 +40,7 @@ TTL_MS: Final = 600_000
 """Longer than any scene."""
 
 
-class Side:
+class Side(ABC):
     """One subscription of a topic with these entries, its one consumer, and one transaction."""
 
     def __init__(self) -> None:
@@ -47,21 +48,21 @@ class Side:
         self.ids = (0, 0)
         self.places: list[pb.MessageIdData] = []
 
+    @abstractmethod
     def ask(self, kind: int, body: Any) -> pb.BaseCommand | None:
         """What the broker answers; None if that is nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def subscribe(self) -> None:
         """A consumer more, which may have everything."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sent(self) -> list[pb.CommandMessage]:
         """What the consumer is sent, up to the last message."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unload(self) -> None:
         """Let the broker load the topic anew."""
-        raise NotImplementedError
 
     # ---- what scenes do
 

@@ -12,7 +12,7 @@ from proxy.groups.bundles import bundle_of
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import SessionId
 from proxy.limits import Limits
-from proxy.net.group.holder_probes import HolderProbes, Place
+from proxy.net.group.holder_probes import Claim, HolderProbes
 from proxy.net.owner.leg import UNUSED_S_MAX
 from proxy.net.owner.legs import AGAIN_S, HERE_S_MAX, OWNER_S_MAX, SUPERSEDED_S, ClientLegs
 from proxy.net.owner.owners import Owners
@@ -77,8 +77,8 @@ class Probes(HolderProbes):
         super().__init__("a", NoBrokers(), FakeClock())
         self.probed: list[tuple[str, str]] = []
 
-    def _probe(self, place: Place) -> None:
-        self.probed.append((place.topic, place.subscription))
+    def _probe(self, claimed: Claim) -> None:
+        self.probed.append((claimed.topic, claimed.subscription))
 
 
 class Unreached(UnreachedOwners):

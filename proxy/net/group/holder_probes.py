@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from proxy.core.hash_ranges import HashRange
-from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.groups.streams import hash_range
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.net.subscription.policy import is_migrating
 from proxy.net.subscription.sentinel import sentinel_subscribe
+from proxy.net.subscription.upstream import ALL_SLOTS, claim
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from proxy.core.hash_ranges import HashRange
     from proxy.core.positions import Position
     from proxy.net.group.member import GroupMember
     from proxy.net.ports import BrokerDirectory, Clock
@@ -45,18 +45,17 @@ AGAIN_S: Final = 3.0
 """Before the same place is asked for again: an owner may stand still twice in a few seconds."""
 PROBES_MAX: Final = 64
 """At a time: what a broker finds dead is a connection, with all that is consumed on it."""
-WHOLE: Final = HashRange(0, RANGE_SLOT_COUNT - 1)
-"""What an owner consumes of its subscription."""
 
 log = structlog.get_logger("keyline.owner")
 
 
-class Place(NamedTuple):
+class Claim(NamedTuple):
     """What one consumer at the broker has to itself."""
 
     topic: str
     subscription: str
-    slots: HashRange = WHOLE
+    slots: HashRange = ALL_SLOTS
+    """Those of an owner by default."""
 
 
 class HolderProbes:
@@ -70,8 +69,8 @@ class HolderProbes:
         self._clock = clock
         self._consumed: dict[str, Counter[Key]] = {}
         """What clients of this replica consume at each other one, and how many consumers do."""
-        self._asked_at: dict[Place, float] = {}
-        self._under_way: dict[GatewayConsumer, Place] = {}
+        self._asked_at: dict[Claim, float] = {}
+        self._under_way: dict[GatewayConsumer, Claim] = {}
 
     def begun(self, owner: str, key: Key) -> None:
         """A client consumes a subscription there, of those that the broker keeps: of others a probe would make one."""
@@ -89,14 +88,14 @@ class HolderProbes:
     def suspect(self, owner: str) -> None:
         """Nothing is heard of it; to be said again while that lasts."""
         for key in list(self._consumed.get(owner, ())):
-            self._probe(Place(*key))
+            self._probe(Claim(*key))
 
     def suspect_in(self, member: GroupMember, replica: str) -> None:
         """The same of a replica that has streams of a group; nothing if the leader of that is not here."""
         leader = member.manager.leader
         if leader is not None:
             for stream in leader.streams_of(replica):
-                self._probe(Place(*member.group, hash_range(stream, leader.streams_count)))
+                self._probe(Claim(*member.group, hash_range(stream, leader.streams_count)))
 
     # ---- ConsumerOwner
 
@@ -115,24 +114,24 @@ class HolderProbes:
 
     # ---- within
 
-    def _probe(self, place: Place) -> None:
+    def _probe(self, claimed: Claim) -> None:
         """Ask for a place, unless that was done just now."""
         now = self._clock.now()
-        asked_just_now = now - self._asked_at.get(place, now - AGAIN_S) < AGAIN_S
-        if asked_just_now or len(self._under_way) >= PROBES_MAX or place in self._under_way.values():
+        asked_just_now = now - self._asked_at.get(claimed, now - AGAIN_S) < AGAIN_S
+        if asked_just_now or len(self._under_way) >= PROBES_MAX or claimed in self._under_way.values():
             return
         if len(self._asked_at) >= PROBES_MAX:
             self._asked_at = {each: at for each, at in self._asked_at.items() if now - at < AGAIN_S}
-        self._asked_at[place] = now
-        log.info("replica silent, its consumer is probed", **place._asdict())
-        probe = GatewayConsumer(self._subscribe(place), self._brokers, self, fetches=False)
-        self._under_way[probe] = place
+        self._asked_at[claimed] = now
+        log.info("replica silent, its consumer is probed", **claimed._asdict())
+        probe = GatewayConsumer(self._subscribe(claimed), self._brokers, self, fetches=False)
+        self._under_way[probe] = claimed
         probe.open()
 
-    def _subscribe(self, place: Place) -> pb.CommandSubscribe:
+    def _subscribe(self, claimed: Claim) -> pb.CommandSubscribe:
         """Where to begin stays unsaid: the subscription is there, and its cursor stays where it is."""
         name = f"{self._replica}-probe"
-        topic, subscription, slots = place
+        topic, subscription, slots = claimed
         if is_migrating((topic, subscription), self._migrating):
             return sentinel_subscribe((topic, subscription), name)
         subscribe = pb.CommandSubscribe(
@@ -143,6 +142,5 @@ class HolderProbes:
             durable=True,
             force_topic_creation=False,
         )
-        subscribe.keySharedMeta.keySharedMode = pb.STICKY
-        subscribe.keySharedMeta.hashRanges.add(start=slots.start, end=slots.end)
+        claim(subscribe, slots)
         return subscribe

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.net.message_ids import UINT64_MAX
+from proxy.net.subscription.upstream import ALL_SLOTS, claim
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ class GroupReposition:
             subType=pb.CommandSubscribe.Key_Shared,
             consumer_name="keyline-replay",
         )
-        subscribe.keySharedMeta.keySharedMode = pb.STICKY
-        subscribe.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)
+        claim(subscribe, ALL_SLOTS)
         self._consumer: GatewayConsumer | None = None
 
     def begin(self) -> None:

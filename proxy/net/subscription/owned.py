@@ -84,7 +84,7 @@ class OwnedSubscription:
         """Whether no other can consume; before its consumer stands for the first time there is nothing to deliver."""
         consumer = subscription.consumers.get(WHOLE_STREAM)
         assert consumer is not None
-        self._alone = consumer.upstream.exclusive
+        self._exclusive = consumer.upstream.exclusive
         consumer.stands_changed = self._stands_changed
 
     @property
@@ -136,7 +136,7 @@ class OwnedSubscription:
         self._stands = stands
         if not stands:
             self._close()
-            if not self._alone:
+            if not self._exclusive:
                 self._subscription.state.clock.call_soon(self._end)
         elif self._is_leased:
             self._open()

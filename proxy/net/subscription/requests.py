@@ -86,15 +86,15 @@ class SubscriptionRequests:
             text = "Unconnected or shared consumer attempting to unsubscribe: other consumers are connected"
             asker.tell_error(command.request_id, ClientError(text, pb.MetadataError))
             return
-        ours = pb.BaseCommand(type=pb.BaseCommand.UNSUBSCRIBE, unsubscribe=command)
-        self._ask_for_all(asker, "unsubscribe", ours, ours.unsubscribe)
+        request = pb.BaseCommand(type=pb.BaseCommand.UNSUBSCRIBE, unsubscribe=command)
+        self._ask_for_all(asker, "unsubscribe", request, request.unsubscribe)
 
     def seek(self, asker: Asker, command: pb.CommandSeek) -> None:
         """Move the cursor, for all workers."""
         if self._not_alone(asker, command.request_id, "seek", _SEEK_GROUP):
             return
-        ours = pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=command)
-        self._ask_for_all(asker, "seek", ours, ours.seek)
+        request = pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=command)
+        self._ask_for_all(asker, "seek", request, request.seek)
 
     def _not_alone(self, asker: Asker, request_id: int, what: str, instead: str) -> bool:
         """Whether a group shares the subscription; the asker is told so, and what to do `instead`."""
@@ -104,9 +104,9 @@ class SubscriptionRequests:
         return self._state.streamed
 
     def _ask_for_all(
-        self, asker: Asker, what: str, ours: pb.BaseCommand, body: pb.CommandUnsubscribe | pb.CommandSeek
+        self, asker: Asker, what: str, request: pb.BaseCommand, body: pb.CommandUnsubscribe | pb.CommandSeek
     ) -> None:
-        """A request that disconnects all workers if the broker grants it; `body` is that of `ours`."""
+        """A request that disconnects all workers if the broker grants it; `body` is that of `request`."""
         wanted = body.request_id
         ready = self._ready(asker, wanted)
         if ready is None:
@@ -121,7 +121,7 @@ class SubscriptionRequests:
 
         def build(request_id: int) -> bytes:
             body.consumer_id, body.request_id = consumer.upstream.consumer_id, request_id
-            return encode_command(ours)
+            return encode_command(request)
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             self._state.request_answered()

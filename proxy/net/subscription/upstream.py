@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.core.hash_ranges import HashRange
 from proxy.core.positions import is_packable, pack
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.errors import UpstreamUnavailable, broker_code
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     )
     from proxy.net.subscription.settings import SubscriptionSettings
 
+ALL_SLOTS: Final = HashRange(0, RANGE_SLOT_COUNT - 1)
 STEADY_S: Final = 1.0
 """A consumer that stood so long and is lost comes back at once; one that is lost sooner backs off further."""
 
@@ -336,8 +338,7 @@ def upstream_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.Com
 def owner_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.CommandSubscribe:
     """The same for an owner: a consumer of all slots, beside which the broker lets no other consume any."""
     ours = upstream_subscribe(worker, replica_name)
-    ours.keySharedMeta.keySharedMode = pb.STICKY
-    ours.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)
+    claim(ours, ALL_SLOTS)
     return ours
 
 
@@ -351,10 +352,15 @@ def stream_subscribe(
     """
     ours = upstream_subscribe(worker, replica_name)
     ours.consumer_name = f"{replica_name}-{stream}"
-    ours.keySharedMeta.keySharedMode = pb.STICKY
-    ours.keySharedMeta.hashRanges.add(start=first_slot, end=last_slot)
+    claim(ours, HashRange(first_slot, last_slot))
     _begin_no_more(ours)
     return ours
+
+
+def claim(subscribe: pb.CommandSubscribe, slots: HashRange) -> None:
+    """Make it the SUBSCRIBE of a consumer beside which the broker lets no other consume any of these slots."""
+    subscribe.keySharedMeta.keySharedMode = pb.STICKY
+    subscribe.keySharedMeta.hashRanges.add(start=slots.start, end=slots.end)
 
 
 def _begin_no_more(template: pb.CommandSubscribe) -> None:

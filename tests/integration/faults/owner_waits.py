@@ -30,6 +30,8 @@ was is printed."""
 GONE_S_MAX: Final = 30.0
 """The time until a replica that is gone is dropped, 7 s, and 1 s until all goes on; and 22 s for a machine on which
 others leave little to the replicas: 28 s were seen there. What it was is printed."""
+SILENCE_ALLOWED: Final = {"keepAliveIntervalSeconds": "3600"}
+"""A broker with this closes no connection for silence alone in any test."""
 AROUND_S: Final = 4.0
 """So long a load is acknowledged as it comes before anything happens, and again when it is over."""
 

@@ -148,8 +148,7 @@ MUTANTS = (
     _mutant(
         "an owner lets others consume beside it",
         "proxy/net/subscription/upstream.py",
-        "    ours.keySharedMeta.keySharedMode = pb.STICKY\n"
-        "    ours.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)\n",
+        "    claim(ours, ALL_SLOTS)\n",
         "",
     ),
     _mutant(
@@ -179,8 +178,8 @@ MUTANTS = (
     _mutant(
         "an owner that was lost beside direct workers goes on with what they were given",
         "proxy/net/subscription/owned.py",
-        "            if not self._alone:\n",
-        "            if self._alone is None:\n",
+        "            if not self._exclusive:\n",
+        "            if self._exclusive is None:\n",
         "tests/net/test_subscription_owned.py",
     ),
     _mutant(
