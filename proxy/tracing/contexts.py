@@ -59,8 +59,11 @@ def contexts_of(tail: bytes) -> tuple[Context, ...]:
 
 
 def _context(properties: Iterable[KeyValue]) -> Context | None:
+    """Of one message. What is no UTF-8 protobuf gives as bytes, on which the propagator would fail."""
     parent = state = ""
     for each in properties:
+        if not isinstance(each.value, str):
+            continue
         if each.key == "traceparent":
             parent = each.value
         elif each.key == "tracestate" and len(each.value) <= TRACESTATE_CHARACTERS_MAX:

@@ -360,18 +360,39 @@ def test_who_is_slow_is_cut_off(said: bytes) -> None:
     assert rig.door.statistics().refused_total == 1
 
 
-def test_few_may_be_at_the_door() -> None:
-    """One more is cut off at once, and has its place when one of them has gone."""
+def test_strangers_at_the_door_keep_no_replica_out() -> None:
+    """However many are there and say nothing, or begin as replicas do: the one that has waited longest gives way."""
     rig = Rig()
-    waiting = [rig.knock() for _ in range(UNPROVEN_MAX)]
-    crowded = rig.knock()
-    rig.clock.settle()
-    assert crowded.aborted
-    assert not any(each.aborted for each in waiting)
-    waiting[0].lose()
+    strangers = [rig.knock() for _ in range(UNPROVEN_MAX)]
+    for each in strangers[::2]:
+        each.deliver(hello(b"n" * NUMBER_BYTES))
     dialled = rig.dial()
     dialled.carry()
     assert dialled.client.transport is not None
+    assert [each.aborted for each in strangers] == [True] + [False] * (UNPROVEN_MAX - 1)
+    assert rig.door.statistics().unproven == UNPROVEN_MAX - 1
+    assert rig.door.statistics().refused_total == 1
+
+
+def test_who_gave_way_before_it_was_opened_does_not_come_in() -> None:
+    """Its connection is cut off as soon as it stands."""
+    rig = Rig()
+    early = rig.door.knock()
+    for _ in range(UNPROVEN_MAX):
+        rig.knock()
+    transport = FakeTransport(rig.clock, early, "10.0.0.3:50000")
+    transport.open()
+    assert transport.aborted
+    assert rig.door.statistics().unproven == UNPROVEN_MAX
+
+
+def test_all_clients_of_a_replica_may_be_led_at_once() -> None:
+    """Their connections are accepted before the first of them is read."""
+    rig = Rig()
+    led = [rig.dial() for _ in range(UNPROVEN_MAX)]
+    for each in led:
+        each.carry()
+    assert len(rig.clients) == UNPROVEN_MAX
 
 
 def test_a_stopping_replica_keeps_nobody_at_the_door() -> None:

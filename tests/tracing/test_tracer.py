@@ -10,7 +10,7 @@ from proxy.tracing.passage import STEPS_MAX, Passage
 from proxy.tracing.tracer import LOOK_S, LOOKS_ABSENT, PASSAGES_MAX, Tracing
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress
-from proxy.wire.metadata import build_tail
+from proxy.wire.metadata import build_encoded_tail, build_tail
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, TOPIC, batch, single
 
@@ -192,6 +192,16 @@ def test_contexts_of_a_batch_are_those_of_its_messages(compression: int) -> None
     assert contexts_of(batch_with([PARENT, OTHER, PARENT], compression)) == (Context(PARENT, ""), Context(OTHER, ""))
     many = [f"00-{number:032x}-b7ad6b7169203331-01" for number in range(1, 100)]
     assert len(contexts_of(batch_with(many, compression))) == CONTEXTS_MAX
+
+
+@pytest.mark.parametrize(("name", "left"), [("traceparent", ()), ("tracestate", (Context(PARENT, ""),))])
+def test_a_property_that_is_no_text_is_no_context(name: str, left: tuple[Context, ...]) -> None:
+    """Protobuf gives it as bytes: the exporter failed on it, and lost all that was to go with it."""
+    written = {"traceparent": PARENT, "tracestate": "shop=1"}
+    metadata = pb.MessageMetadata(producer_name=b"p", sequence_id=1, publish_time=1, properties=properties(**written))
+    text = written[name].encode()
+    garbled = metadata.SerializeToString().replace(text, b"\xff" * len(text))
+    assert contexts_of(build_encoded_tail(garbled, b"x")) == left
 
 
 def test_what_is_no_context_or_cannot_be_read_is_none() -> None:

@@ -1,9 +1,10 @@
 """The internal port: admits other replicas only.
 
 A connection has some seconds to prove that it is a replica of this deployment. Until then it may send a few bytes,
-which are not interpreted, and few such connections are kept at a time. Then the connection is a client's, with the
-address that the replica tells (`proof`), and gets a session; or it is for one question of an operator (`questions`), or
-for signs of life (`pulses`).
+which are not interpreted. Of too many such connections the one that has waited longest gives way: replicas prove
+themselves in a round trip, so whoever only connects keeps none of them out. Then the connection is a client's, with
+the address that the replica tells (`proof`), and gets a session; or it is for one question of an operator
+(`questions`), or for signs of life (`pulses`).
 A connection without proof is closed without an answer, which would help to guess; the reason is counted and logged
 here.
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from proxy.net.owner.pulses import Pulses
     from proxy.net.ports import Clock, Transport
 
-UNPROVEN_MAX: Final = 64
-"""Connections at a time that have not proven anything yet."""
+UNPROVEN_MAX: Final = 1_000
+"""Connections at a time that have not proven anything yet: all clients of a replica may be led to an owner at once."""
 PROVE_S_MAX: Final = 5.0
 """From accepting a connection until its proof."""
 
@@ -72,7 +73,7 @@ class DoorStatistics:
     proven_total: int
     """Connections of other replicas, since the start."""
     refused_total: int
-    """Connections that proved nothing, in time or at all, or were too many at a time."""
+    """Connections that proved nothing, in time or at all, or gave way to others."""
 
 
 class ReplicaDoor:
@@ -97,7 +98,8 @@ class ReplicaDoor:
         self.number = number
         self.admit = admit
         self._pulses = pulses
-        self._unproven: set[Knock] = set()
+        self._unproven: dict[Knock, None] = {}
+        """In the order of their arrival."""
         self._legs: dict[str, set[Knock]] = {}
         """By the replica that opened them."""
         self._latest: dict[tuple[str, int], Knock] = {}
@@ -113,8 +115,10 @@ class ReplicaDoor:
 
     def knock(self) -> Knock:
         """A connection is opened."""
-        knock = Knock(self, crowded=len(self._unproven) >= UNPROVEN_MAX)
-        self._unproven.add(knock)
+        if len(self._unproven) >= UNPROVEN_MAX:
+            next(iter(self._unproven)).refuse("too many are at the door, and it has been there longest")
+        knock = Knock(self)
+        self._unproven[knock] = None
         return knock
 
     def close(self) -> None:
@@ -124,7 +128,7 @@ class ReplicaDoor:
 
     def proven(self, knock: Knock, told: Told) -> bool:
         """It is a replica; whether it is a client's leg of one that is about to stop."""
-        self._unproven.discard(knock)
+        del self._unproven[knock]
         self._proven_total += 1
         if told.purpose != "client":
             return False
@@ -162,7 +166,7 @@ class ReplicaDoor:
     def gone(self, knock: Knock, peer: str, reason: str) -> None:
         """It has not shown to be one; once more changes nothing."""
         if knock in self._unproven:
-            self._unproven.discard(knock)
+            del self._unproven[knock]
             self._refused_total += 1
             log.warning("replica refused", peer=peer, reason=reason)
 
@@ -170,10 +174,9 @@ class ReplicaDoor:
 class Knock:
     """One connection. Implements `ports.Receiver`, for the client's session once that is let in."""
 
-    def __init__(self, door: ReplicaDoor, *, crowded: bool) -> None:
-        """`crowded` says that too many are at the door already."""
+    def __init__(self, door: ReplicaDoor) -> None:
+        """Nothing has been said."""
         self._door = door
-        self._crowded = crowded
         self._transport: Transport | None = None
         self._timer = Alarm(door.clock)
         self._received = b""
@@ -191,8 +194,8 @@ class Knock:
     def opened(self, transport: Transport) -> None:
         """It has some seconds."""
         self._transport = transport
-        if self._crowded:
-            self.refuse("too many are at the door")
+        if self._over:
+            transport.abort()
         else:
             self._timer.set(PROVE_S_MAX, self._too_late)
 
