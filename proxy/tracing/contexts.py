@@ -62,10 +62,11 @@ def _context(properties: Iterable[KeyValue]) -> Context | None:
     """Of one message. What is no UTF-8 protobuf gives as bytes, on which the propagator would fail."""
     parent = state = ""
     for each in properties:
-        if not isinstance(each.value, str):
+        value: object = each.value
+        if not isinstance(value, str):
             continue
         if each.key == "traceparent":
-            parent = each.value
-        elif each.key == "tracestate" and len(each.value) <= TRACESTATE_CHARACTERS_MAX:
-            state = each.value
+            parent = value
+        elif each.key == "tracestate" and len(value) <= TRACESTATE_CHARACTERS_MAX:
+            state = value
     return Context(parent, state) if len(parent) == TRACEPARENT_BYTES else None
