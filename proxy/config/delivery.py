@@ -128,7 +128,9 @@ class Producers(Group):
         le=60,
     )
     waiting_producers_bytes_max: ByteSize = setting(
-        256 * MIB, "Memory of all waiting producers, some 1.2 kB each; one more is refused with TooManyRequests.",
+        256 * MIB,
+        "Memory of all producers that wait, also for each other's requests, some 1.2 kB each; one more is refused with "
+        "TooManyRequests.",
         unit="bytes", ge=64 * 1024, le=1 << 36,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ the broker starts by itself (promotions of its queue, removals after broken conn
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 class _Change(NamedTuple):
-    token: object
     begin: Callable[[], None]
     alone: bool
 
@@ -26,12 +25,14 @@ class _Change(NamedTuple):
 class AdmissionLock:
     """Of one topic."""
 
-    __slots__ = ("_alone", "_ended", "_passing", "_waiting")
+    __slots__ = ("_admitting", "_alone", "_ended", "_passing", "_waiting")
 
     def __init__(self, ended: Callable[[], None]) -> None:
         """No running change. `ended` is called after each `end`."""
         self._ended: Callable[[], None] = ended
-        self._waiting: deque[_Change] = deque()
+        self._waiting: OrderedDict[object, _Change] = OrderedDict()
+        """By token, the first to come first: one client may have thousands here, and give all of them up."""
+        self._admitting = False
         self._passing: set[object] = set()
         self._alone: object | None = None
         """The change that runs alone."""
@@ -43,7 +44,8 @@ class AdmissionLock:
 
     def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
         """Call `begin` as soon as the change may run; it runs until `end` is called with the same token."""
-        self._waiting.append(_Change(token, begin, alone))
+        assert token not in self._waiting
+        self._waiting[token] = _Change(begin, alone)
         self._admit()
 
     def join(self, token: object) -> None:
@@ -69,18 +71,25 @@ class AdmissionLock:
             self._passing.remove(token)
             if token is self._alone:
                 self._alone = None
-        elif any(change.token is token for change in self._waiting):
-            self._waiting = deque(change for change in self._waiting if change.token is not token)
+        else:
+            self._waiting.pop(token, None)
         self._admit()
         self._ended()
 
     def _admit(self) -> None:
-        while self._waiting and self._alone is None:
-            change = self._waiting[0]
-            if change.alone and self._passing:
-                return
-            self._waiting.popleft()
-            self._passing.add(change.token)
-            if change.alone:
-                self._alone = change.token
-            change.begin()
+        """Begin what may. One that ends while it begins comes back here, and thousands may do so one after another."""
+        if self._admitting:
+            return
+        self._admitting = True
+        try:
+            while self._waiting and self._alone is None:
+                token, change = next(iter(self._waiting.items()))
+                if change.alone and self._passing:
+                    return
+                del self._waiting[token]
+                self._passing.add(token)
+                if change.alone:
+                    self._alone = token
+                change.begin()
+        finally:
+            self._admitting = False

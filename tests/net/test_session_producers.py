@@ -1106,6 +1106,35 @@ def test_a_bound_on_memory() -> None:
     assert answers(b) == [(23, "success"), (24, "queued")]
 
 
+def test_producers_that_take_the_topic_are_bounded_while_they_wait_for_each_other() -> None:
+    """So are their closes: a client may send more of them than its broker answers, or leave its answers unread."""
+    rig = ProducerRig(1, waiting_producers_bytes_max=3_000)
+    (a,) = rig.clients
+    for number in range(4):
+        a.client.deliver(want(10 + number, producer_id=number, mode=FENCE))
+    assert answers(a) == [(13, "TooManyRequests")]
+    a.client.deliver(close(20, 2))
+    assert answers(a) == [(20, "TooManyRequests")]
+    assert asked(a) == [("PRODUCER", 10)]
+    a.broker.deliver(error(10))
+    assert (answers(a), asked(a)) == ([(10, "ProducerBusy")], [("PRODUCER", 11)])
+    a.client.deliver(close(21, 1))  # waits behind the answer, as does what came before it
+    assert rig.elections.summary().waiting_bytes > 2_000
+    a.broker.deliver(ready(11))
+    assert answers(a) == [(11, "ready")]
+    a.client.lose()
+    assert rig.elections.summary().waiting_bytes == 0
+
+
+def test_a_refused_producer_leaves_no_election() -> None:
+    """Its topic may be any: there is no bound on the names that a client makes up."""
+    rig = ProducerRig(1, waiting_producers_bytes_max=64)
+    for mode in (FENCE, EXCLUSIVE, WAIT):
+        rig.clients[0].client.deliver(want(10 + mode, mode=mode))
+    assert [told for _, told in answers(rig.clients[0])] == ["TooManyRequests"] * 3
+    assert rig.elections.summary().topics_count == 0
+
+
 def test_nothing_is_kept_of_what_has_ended() -> None:
     """Neither elections nor memory; counts stay."""
     rig = ProducerRig(3)

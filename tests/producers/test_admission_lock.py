@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,4 +79,46 @@ def test_one_that_ends_while_it_begins() -> None:
     for name in ("a", "b", "c"):
         admission_lock.begin(name, lambda name=name: refused(name), alone=True)  # type: ignore[misc]
     assert begun == ["a", "b", "c"]
+    assert admission_lock.idle
+
+
+def test_thousands_that_end_while_they_begin() -> None:
+    """Refused requests of a client that has room for none of them; they do not call each other."""
+    admission_lock = AdmissionLock(lambda: None)
+    admission_lock.begin("fencer", lambda: None, alone=True)
+    begun: list[int] = []
+
+    def refused(number: int) -> None:
+        begun.append(number)
+        admission_lock.end(number)
+
+    for number in range(10 * sys.getrecursionlimit()):
+        admission_lock.begin(number, partial(refused, number), alone=True)
+    admission_lock.end("fencer")
+    assert begun == list(range(10 * sys.getrecursionlimit()))
+    assert admission_lock.idle
+
+
+def test_giving_up_thousands_looks_at_each_of_them_once() -> None:
+    """A client with all of them disconnects; else the gateway would stand still for minutes."""
+    admission_lock = AdmissionLock(lambda: None)
+    admission_lock.begin("fencer", lambda: None, alone=True)
+    tokens = [object() for _ in range(2_000)]
+    for token in tokens:
+        admission_lock.begin(token, lambda: None, alone=True)
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for token in tokens:
+            admission_lock.end(token)
+    finally:
+        sys.setprofile(before)
+    assert calls < 10 * len(tokens)
+    admission_lock.end("fencer")
     assert admission_lock.idle

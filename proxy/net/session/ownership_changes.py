@@ -32,25 +32,27 @@ IMMEDIATE_MODES: Final = frozenset({pb.Exclusive, pb.ExclusiveWithFencing})
 class _Taking:
     """A producer that takes or has taken its topic."""
 
-    __slots__ = ("answered", "begun", "election", "mode", "request_id")
+    __slots__ = ("answered", "begun", "election", "mode", "request_id", "room")
 
-    def __init__(self, election: TopicElection, body: pb.CommandProducer) -> None:
+    def __init__(self, election: TopicElection, body: pb.CommandProducer, room: int) -> None:
         self.answered = False
         self.begun = False
         self.election = election
         self.mode = body.producer_access_mode
         self.request_id = body.request_id
+        self.room = room
 
 
 class _Closing:
     """A close for which its client or the gateway waits."""
 
-    __slots__ = ("begun", "election", "producer_id")
+    __slots__ = ("begun", "election", "producer_id", "room")
 
-    def __init__(self, election: TopicElection, body: pb.CommandCloseProducer) -> None:
+    def __init__(self, election: TopicElection, body: pb.CommandCloseProducer, room: int) -> None:
         self.begun = False
         self.election = election
         self.producer_id = body.producer_id
+        self.room = room
 
 
 class OwnershipChanges:
@@ -76,11 +78,15 @@ class OwnershipChanges:
         taking = self._takings.get(producer_id)
         return None if taking is None else taking.election
 
-    def take(self, election: TopicElection, body: pb.CommandProducer, frame: bytes) -> None:
-        """Pass on a producer that does not wait, when no conflicting change is running."""
-        taking = self._takings[body.producer_id] = _Taking(election, body)
+    def take(self, election: TopicElection, body: pb.CommandProducer, frame: bytes, room: int) -> None:
+        """Pass on a producer that does not wait, when no conflicting change is running.
+
+        `room` is the memory that was set aside for it, as for `close`, until it is passed on or given up.
+        """
+        taking = self._takings[body.producer_id] = _Taking(election, body, room)
 
         def begin() -> None:
+            self._give_room(taking)
             if self._stopped or self._takings.get(body.producer_id) is not taking:
                 return
             taking.begun = True
@@ -89,10 +95,10 @@ class OwnershipChanges:
 
         election.changes.begin(taking, begin, alone=True)
 
-    def close(self, election: TopicElection, body: pb.CommandCloseProducer, frame: bytes) -> None:
+    def close(self, election: TopicElection, body: pb.CommandCloseProducer, frame: bytes, room: int = 0) -> None:
         """Pass on a close when no conflicting change is running."""
         self.closed(body)  # of a client that uses an id twice
-        closing = self._closing[body.request_id] = _Closing(election, body)
+        closing = self._closing[body.request_id] = _Closing(election, body, room)
         election.changes.begin(closing, lambda: self._pass_close(body, frame), alone=False)
 
     def closes(self, request_id: int) -> bool:
@@ -114,6 +120,7 @@ class OwnershipChanges:
         if self._stopped or closing is None:
             return
         closing.begun = True
+        self._give_room(closing)
         if not self._relay.request(_T.CLOSE_PRODUCER, body, frame):
             self.closed(body)
 
@@ -144,12 +151,14 @@ class OwnershipChanges:
         """This close is over."""
         closing = self._closing.pop(body.request_id, None)
         if closing is not None:
+            self._give_room(closing)
             closing.election.changes.end(closing)
 
     def give_up(self, producer_id: int) -> None:
         """A producer that took its topic, or tried to, ends."""
         taking = self._takings.pop(producer_id, None)
         if taking is not None:
+            self._give_room(taking)
             taking.election.given_up(taking)
 
     def broker_lost(self, to_close: ProducersToClose) -> None:
@@ -182,6 +191,7 @@ class OwnershipChanges:
         lost = [(producer_id, self._takings.pop(producer_id)) for producer_id in takings]
         closes = [(request_id, self._closing.pop(request_id)) for request_id in closing]
         for producer_id, taking in lost:
+            self._give_room(taking)
             # One that is closed before it was answered will not be answered for itself.
             if taking.begun and producer_id not in closed_ids:
                 # Of one that was fenced the election may be over, and another one held.
@@ -194,9 +204,15 @@ class OwnershipChanges:
             in_doubt = taking.mode == pb.ExclusiveWithFencing and taking.begun and not taking.answered
             taking.election.given_up(taking, in_doubt=in_doubt)
         for request_id, each in closes:
+            self._give_room(each)
             if each.begun:
                 to_close.add(each.election.changes, each, each.producer_id, request_id)
             each.election.changes.end(each)
+
+    def _give_room(self, change: _Taking | _Closing) -> None:
+        """It waits here no longer; once more changes nothing."""
+        room, change.room = change.room, 0
+        self._elections.give_room(room)
 
 
 def _fenced_late(election: TopicElection) -> Callable[[pb.CommandProducerSuccess], None]:

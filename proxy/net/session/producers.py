@@ -83,7 +83,7 @@ class SessionProducers:
         elif (
             body.producer_access_mode in IMMEDIATE_MODES and self._ownership_changes.election(body.producer_id) is None
         ):
-            self._ownership_changes.take(self._elections.of(full_name(body.topic)), body, frame)
+            self._take(body, frame)
         else:
             self._relay.request(_T.PRODUCER, body, frame)
 
@@ -102,8 +102,11 @@ class SessionProducers:
         if election is None:
             self._relay.request(_T.CLOSE_PRODUCER, body, frame)
             return
+        room = self._room_for(body, frame)
+        if room is None:
+            return
         # Of one that was fenced the election may be over, and another one held.
-        self._ownership_changes.close(self._elections.of(election.topic), body, frame)
+        self._ownership_changes.close(self._elections.of(election.topic), body, frame, room)
         if producer is not None and self._ownership_changes.closes(body.request_id):
             producer.closing_ids.add(body.request_id)
 
@@ -230,12 +233,27 @@ class SessionProducers:
         asked = (each.request_id for each in self._waiting.values() if each.candidacy.stage is Stage.ASKED)
         return frozenset((*asked, *self._ownership_changes.under_way()))
 
+    def _room_for(self, body: pb.CommandProducer | pb.CommandCloseProducer, frame: bytes) -> int | None:
+        """Set memory aside for a request that may have to wait here; None if there is none, and the client knows."""
+        try:
+            return self._elections.take_room(len(frame))
+        except LimitExceeded as error:
+            self.transport.write(error_frame(error.wire_code, str(error), body.request_id))
+            return None
+
+    def _take(self, body: pb.CommandProducer, frame: bytes) -> None:
+        room = self._room_for(body, frame)
+        if room is not None:
+            self._ownership_changes.take(self._elections.of(full_name(body.topic)), body, frame, room)
+
     def _wait(self, body: pb.CommandProducer, frame: bytes) -> None:
         try:
             priority = queue_priority(body)
-            room = self._elections.take_room(len(frame))
-        except (ClientError, LimitExceeded) as error:
+        except ClientError as error:
             self.transport.write(error_frame(error.wire_code, str(error), body.request_id))
+            return
+        room = self._room_for(body, frame)
+        if room is None:
             return
         producer = WaitingProducer(self, self._elections.of(full_name(body.topic)), body, frame, priority)
         producer.room = room
