@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -20,6 +20,7 @@ from websockets.exceptions import InvalidStatus
 from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.secured import SecuredPulsar
+from proxy.wire import pulsar_pb2 as pb
 from tests.integration.authorization_rig import (
     AGAIN_S,
     GROUPS,
@@ -38,6 +39,7 @@ from tests.integration.authorization_rig import (
 )
 from tests.integration.clients import QUIET_MS, Workers
 from tests.integration.conditions import eventually
+from tests.integration.raw_client import RawClient, T, frame
 from tests.integration.socket_client import Socket
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
@@ -45,6 +47,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker]
 THEIRS = "public/theirs"
 EXPIRES_S = 10
 PRIORITY = "keyline.queue-priority"
+CROWD = 300
+CROWDED_S_MAX = 20
+"""For a promotion that takes some 100 ms; the crowd would go on for ever."""
 
 
 @pytest.fixture(scope="module", params=PULSAR_VERSIONS)
@@ -176,8 +181,52 @@ def waiting_producer(client: pulsar.Client, topic: str, priority: int, done: lis
     return thread
 
 
+def waiting_at(place: Place, topic: str) -> int:
+    """How many producers wait for a topic."""
+    url = f"{place.gateway.admin_url}/api/v1/exclusive-producers"
+    elections = httpx.get(url, trust_env=False, timeout=30).json()["elections"]
+    return sum(each["waiting_count"] for each in elections if each["topic"] == topic)
+
+
+@contextmanager
+def crowd(place: Place, topic: str) -> Iterator[list[int]]:
+    """A client without permissions asks for the topic `CROWD` times at once, and again whenever it is refused.
+
+    Gives how often it was.
+    """
+    refused, over = [0], threading.Event()
+    with RawClient(place.gateway.service_url, connect=False) as client:
+        token = place.broker.token("stranger").encode()
+        client.send(frame(T.CONNECT, pb.CommandConnect(
+            client_version="raw", protocol_version=21, auth_method_name="token", auth_data=token,
+        )))  # fmt: skip
+        assert client.read().type == T.CONNECTED
+
+        def ask(number: int) -> bytes:
+            body = pb.CommandProducer(topic=topic, producer_id=number, request_id=number)
+            body.producer_access_mode = pb.WaitForExclusive
+            body.metadata.add(key=PRIORITY, value=str(2**31 - 1))
+            return frame(T.PRODUCER, body)
+
+        def press() -> None:
+            client.send(b"".join(map(ask, range(CROWD))))
+            while not over.is_set():
+                told = [each for each in client.received() if each.type == T.ERROR]
+                assert {each.error.error for each in told} <= {pb.AuthorizationError}
+                refused[0] += len(told)
+                client.send(b"".join(ask(each.error.request_id) for each in told))
+
+        thread = threading.Thread(target=press)
+        thread.start()
+        try:
+            yield refused
+        finally:
+            over.set()
+            thread.join(REFUSED_S_MAX)
+
+
 def test_who_may_not_produce_does_not_stand_in_the_way_of_who_may(place: Place) -> None:
-    """However high its priority: when its turn comes the broker refuses it, and the next is asked."""
+    """However high its priority: the broker refuses it, and the next is asked."""
     topic = new_topic("waiting")
     with client_of(place, "app") as app, client_of(place, "stranger") as stranger, client_of(place, "app") as owner:
         owned = owner.create_producer(topic, access_mode=pulsar.ProducerAccessMode.Exclusive)
@@ -186,12 +235,9 @@ def test_who_may_not_produce_does_not_stand_in_the_way_of_who_may(place: Place) 
             waiting_producer(stranger, topic, 10, outcomes["stranger"]),
             waiting_producer(app, topic, 1, outcomes["app"]),
         ]
-        url = f"{place.gateway.admin_url}/api/v1/exclusive-producers"
 
         def heard() -> bool:
-            elections = httpx.get(url, trust_env=False, timeout=30).json()["elections"]
-            waiting = sum(each["waiting_count"] for each in elections if each["topic"] == topic)
-            return bool(waiting + len(outcomes["stranger"]) == len(outcomes))
+            return waiting_at(place, topic) + len(outcomes["stranger"]) == len(outcomes)
 
         eventually(heard, "one to wait, and the other one too, or to be refused")
         owned.close()
@@ -201,6 +247,22 @@ def test_who_may_not_produce_does_not_stand_in_the_way_of_who_may(place: Place) 
         assert isinstance(refused, pulsar.AuthorizationError)
         assert isinstance(producer, pulsar.Producer)
         producer.send(b"mine")
+
+
+def test_who_may_not_produce_keeps_nobody_from_a_topic(place: Place) -> None:
+    """However often it asks for it, and with whatever priority: who may is promoted when the owner leaves."""
+    topic = new_topic("crowded")
+    outcomes: list[object] = []
+    with client_of(place, "app") as app, client_of(place, "app") as owner:
+        owned = owner.create_producer(topic, access_mode=pulsar.ProducerAccessMode.Exclusive)
+        thread = waiting_producer(app, topic, 1, outcomes)
+        eventually(lambda: waiting_at(place, topic) == 1, "it to wait")
+        with crowd(place, topic) as refused:
+            eventually(lambda: refused[0] > CROWD, "the broker's refusals")
+            assert waiting_at(place, topic) == 1
+            owned.close()
+            thread.join(CROWDED_S_MAX)
+            assert [type(each) for each in outcomes] == [pulsar.Producer]
 
 
 def test_replicas_share_a_subscription_at_a_broker_that_asks(place: Place, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from proxy.net.owner.legs import AGAIN_S, HERE_S_MAX, OWNER_S_MAX, SUPERSEDED_S,
 from proxy.net.owner.owners import Owners
 from proxy.net.owner.pulses import ANSWERS, ASKS, Pulses
 from proxy.net.owner.unreached import UnreachedOwners
+from proxy.net.relay.requests import BYTES_MAX
 from proxy.net.session.liveness import LIVENESS_S
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -688,6 +689,21 @@ def test_a_connection_has_only_so_many_legs_and_consumers(monkeypatch: pytest.Mo
     rig.subscribe(1_002, 1)
     rig.subscribe(1_003, 1)
     assert [command.error.error for command in rig.to_client()] == [pb.ConsumerBusy]
+
+
+def test_what_waits_for_an_owner_is_bounded() -> None:
+    """A SUBSCRIBE may have megabytes; one that is closed, or answered, makes room."""
+    rig = Rig()
+    body = pb.CommandSubscribe(subscription="s", subType=pb.CommandSubscribe.Key_Shared)
+    body.metadata.add(key="x", value="x" * (BYTES_MAX // 8))
+    for number in range(8):
+        body.topic, body.consumer_id, body.request_id = topic_of(number), number, number
+        rig.client.deliver(encode(T.SUBSCRIBE, body))
+    (refusal,) = rig.to_client()
+    assert (refusal.error.request_id, refusal.error.error) == (7, pb.TooManyRequests)
+    rig.client.deliver(encode(T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=0, request_id=100)))
+    rig.client.deliver(encode(T.SUBSCRIBE, body))
+    assert [command.type for command in rig.to_client()] == [T.SUCCESS]
 
 
 def test_a_challenge_of_an_owner_is_the_clients_to_answer() -> None:

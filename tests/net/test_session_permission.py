@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.relay.requests import OWN_REQUESTS
+from proxy.net.relay.requests import BYTES_MAX, OWN_REQUESTS
 from proxy.net.session.permission import UNANSWERED_MAX, Permission, PermissionWatch, Place
 from proxy.net.session.settings import SessionSettings
 from proxy.net.slices import Slices
@@ -201,6 +201,27 @@ def test_those_who_come_while_their_place_is_asked_for_share_the_next_question(c
     assert len(asked(rig)) == 1
 
 
+def test_what_waits_for_an_answer_is_bounded() -> None:
+    """A SUBSCRIBE may have megabytes, and its client may leave the answer unread for as long as it likes."""
+    rig = new_rig()
+    body = pb.CommandSubscribe(topic="orders", subscription="s", subType=pb.CommandSubscribe.Key_Shared)
+    body.metadata.add(key="x", value="x" * (BYTES_MAX // 8))
+    for number in range(8):
+        body.consumer_id = body.request_id = number
+        rig.client.deliver(encode(T.SUBSCRIBE, body))
+    (told,) = rig.to_client()
+    assert (told.error.request_id, told.error.error) == (7, pb.TooManyRequests)
+    assert rig.workers_count == 7
+    rig.client.deliver(encode(T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=0, request_id=101)))
+    rig.to_client()
+    rig.client.deliver(encode(T.SUBSCRIBE, body))
+    assert rig.to_client() == []
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    answer(rig, asked(rig)[0], pb.AuthorizationError)
+    assert [command.error.request_id for command in rig.to_client()] == [1, 2, 3, 4, 5, 6, 7]
+    joined(rig)
+
+
 def test_those_who_share_a_question_hear_that_the_broker_went() -> None:
     """Who was asked for and who waited for the next question."""
     rig = new_rig()
@@ -288,6 +309,9 @@ def test_a_question_and_a_producer_that_is_taken_back_do_not_meet() -> None:
     rig.client.deliver(want(10, 1))
     rig.broker.deliver(not_ready(10))
     other.client.deliver(want(20, 2))
+    (question,) = other.to_broker()
+    refusal = pb.CommandError(request_id=question.producer.request_id, error=pb.IncompatibleSchema, message="")
+    other.broker.deliver(encode(T.ERROR, refusal))
     rig.take_all()
     rig.broker.deliver(ready(10, epoch=1))
     (withdrawal,) = rig.to_broker()

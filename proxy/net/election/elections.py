@@ -14,6 +14,7 @@ from sortedcontainers import SortedDict
 from proxy.errors import LimitExceeded
 from proxy.net.election.election import TopicElection
 from proxy.net.election.statistics import ElectionCounters, ElectionsPage, ElectionsSummary
+from proxy.producers.rivals import NO_RIVAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,10 @@ class ProducerElections:
             if self._closed:
                 election.close()
         return election
+
+    def is_wanted(self, topic: str) -> bool:
+        """Whether one owns the topic, or wants to: here, or at another replica as far as is known."""
+        return topic in self._elections or (self._rivals is not None and self._rivals.place(topic) != NO_RIVAL)
 
     def start(self) -> None:
         """Hear of other replicas, and tell them."""

@@ -29,6 +29,7 @@ from proxy.net.alarm import Alarm
 from proxy.net.owner.fresh_credentials import FreshCredentials
 from proxy.net.owner.leg import OwnerLeg
 from proxy.net.owner.owners import HERE
+from proxy.net.relay.requests import BYTES_FULL, BYTES_MAX
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame, refusal_frame
@@ -128,6 +129,7 @@ class ClientLegs:
         """None for one that is led nowhere now."""
         self._joining: dict[int, _Joining] = {}
         """Of these, those without an answer."""
+        self._joining_bytes = 0  # of their SUBSCRIBEs
         self._served: dict[int, Key] = {}
         """Topic and subscription of those that an owner has let in."""
         self._probed: dict[int, tuple[str, Key]] = {}
@@ -152,15 +154,18 @@ class ClientLegs:
     def subscribe(self, command: pb.CommandSubscribe, frame: bytes, here: Callable[[], None]) -> None:
         """As it says. A connection has so many consumers here, too, as it may have workers."""
         consumer_id = command.consumer_id
+        if self._joining_bytes and self._joining_bytes + len(frame) > BYTES_MAX:
+            self._client.send(error_frame(pb.TooManyRequests, BYTES_FULL, command.request_id))
+            return
         if len(self._consumers) >= self._limits.workers_per_connection_max:
             message = f"Connection reached max consumers limit: {self._limits.workers_per_connection_max}"
             self._client.send(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
         joining = _Joining(command, frame, here, lambda: self._look(joining), self._clock)
-        bound_s = HERE_S_MAX if self._dial is None else OWNER_S_MAX
-        joining.deadline.set(bound_s, lambda: self._too_late(joining))
+        joining.deadline.set(HERE_S_MAX if self._dial is None else OWNER_S_MAX, lambda: self._too_late(joining))
         self._consumers[consumer_id] = None
         self._joining[consumer_id] = joining
+        self._joining_bytes += len(frame)
         self._owners.wait(joining.look)
         self._look(joining)
 
@@ -316,9 +321,8 @@ class ClientLegs:
             self._refuse(joining, f"too much waits for the connection to {owner.replica}")
 
     def _new_leg(self, owner: Owner) -> OwnerLeg:
-        fresh = self._fresh
-        of_client = self._client, fresh.identity, self._clock, self._limits, self, self._peer
-        return OwnerLeg(owner, *of_client, fresh.version)
+        of_client = self._client, self._fresh.identity, self._clock, self._limits, self, self._peer
+        return OwnerLeg(owner, *of_client, self._fresh.version)
 
     def _look_at_served(self) -> None:
         """Wait for a former owner to close what is another's now, if anything is."""
@@ -375,6 +379,7 @@ class ClientLegs:
     def _joined(self, consumer_id: int) -> None:
         joining = self._joining.pop(consumer_id, None)
         if joining is not None:
+            self._joining_bytes -= len(joining.frame)
             joining.stop()
             self._owners.forget(joining.look)
             self._wait_for("", joining)

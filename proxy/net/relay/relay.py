@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 _T = pb.BaseCommand
 
-_OF_PRODUCERS: Final = frozenset({_T.PRODUCER, _T.CLOSE_PRODUCER})
-
 _OUTLAWED: Final = frozenset({pb.AuthenticationError, pb.AuthorizationError})
 """Why a broker no longer knows a client, which must not stay then for its workers' sake."""
 
@@ -349,9 +347,10 @@ class Relay:
 
     def _is_for_client(self, pending: Pending, command: pb.BaseCommand) -> bool:
         """Whether the client is to hear this answer."""
-        if pending.kind in _OF_PRODUCERS:
+        own = pending.body.request_id > OWN_REQUESTS
+        if pending.kind == _T.CLOSE_PRODUCER or (pending.kind == _T.PRODUCER and not own):
             return self._client.relay_producer_answered(pending, command)
-        if pending.body.request_id <= OWN_REQUESTS:
+        if not own:
             return True
         if pending.kind == _T.LOOKUP:
             self._looked_up()

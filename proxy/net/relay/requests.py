@@ -36,6 +36,8 @@ the router refuses them."""
 BYTES_MAX: Final = 32 << 20
 """Of the requests of one client without an answer; one alone may be larger. 100,000 lookups are half of that."""
 
+BYTES_FULL: Final = f"{BYTES_MAX} bytes of requests of this connection wait for an answer, no more are taken"
+
 _LOOKUP_REPLIES: Final = frozenset(
     {
         _T.LOOKUP_RESPONSE,
@@ -220,6 +222,8 @@ class RelayedRequests:
                 self._strike_creation(each)
                 if each.kind in (_T.PRODUCER, _T.CLOSE_PRODUCER):
                     self._producers.pop(each.body.producer_id, None)
+                if each.kind == _T.PRODUCER:  # a question: no client sends by it
+                    self._stale_producers.discard(each.body.producer_id)
 
     def _check_room(self, size_bytes: int) -> None:
         """Raise `LimitExceeded` if no more may wait for an answer."""
@@ -227,8 +231,7 @@ class RelayedRequests:
             message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
             raise LimitExceeded(message)
         if self._bytes_held and self._bytes_held + size_bytes > BYTES_MAX:
-            message = f"{BYTES_MAX} bytes of requests of this connection wait for an answer, no more are taken"
-            raise LimitExceeded(message)
+            raise LimitExceeded(BYTES_FULL)
 
     def _strike(self, key: tuple[bool, int]) -> Pending | None:
         pending = self._pending.pop(key, None)

@@ -119,11 +119,12 @@ def make_parts(
     )
     route = RelayRoute(brokers, target, names, settings.listener_name, behind_proxy=behind_proxy)
     relay = Relay(client, connector, clock, limits, route, identity, names, counters, behind_proxy=behind_proxy)
-    producers = SessionProducers(relay, transport, connect.client_version, services.elections, clock, stuck)
     permission = None
     if settings.authorize_workers:
         permission = Permission(relay, counters, services.slices)
         workers.judge(permission, clock, settings.authorize_again_s)
+    elections, version = services.elections, connect.client_version
+    producers = SessionProducers(relay, transport, version, elections, clock, stuck, permission)
     elsewhere = None if services.make_elsewhere is None else services.make_elsewhere(client, connect, transport)
     router = ReplicaRouter if services.of_replicas else CommandRouter
     return ClientParts(

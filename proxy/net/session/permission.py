@@ -1,4 +1,4 @@
-"""Whether a client may consume what it asks for: the broker is asked, on the client's own connection.
+"""Whether a client may consume, or have a topic for itself: the broker is asked, on the client's own connection.
 
 Problem: many workers share one consumer of the gateway's, which the broker lets in by the gateway's role. Whether each
 of them may have messages of this topic and subscription is for the broker to say, by rules that only it knows:
@@ -17,21 +17,27 @@ the gateway itself reaches the broker, the client must subscribe again.
 
 Why not a probe of type Exclusive, which is refused as busy: it succeeds while the gateway's consumer is disconnected,
 and then blocks all others, or has created an unwanted subscription.
+
+Producers that want a topic for themselves wait for each other here, in an order that clients choose. So who may not
+have it must not be among them: for each request of its the others would wait for the broker's refusal. Where there are
+others a PRODUCER goes to the broker first whose schema cannot be. A broker looks at the permission, then at the topic
+(which it makes for who may have that made), and then at the schema; no producer and no schema comes of it. Seen on
+Pulsar 4.0.7 and 4.2.4: AuthorizationError without permission, IncompatibleSchema with it. Everything but a refusal lets
+the producer wait: the broker judges it again when its turn comes.
 """
 
 from __future__ import annotations
 
-import itertools
 import zlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.errors import ClientError
 from proxy.net.alarm import Alarm
 from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import error_frame
+from proxy.wire.client_commands import body_of, error_frame
 
 if TYPE_CHECKING:
     from proxy.net.ports import Clock
@@ -60,16 +66,67 @@ class Place(NamedTuple):
     topic: str
     subscription: str
 
+    def probe(self, number: int) -> tuple[int, Any]:
+        """The kind of the request that cannot succeed, and its body."""
+        return _T.SUBSCRIBE, pb.CommandSubscribe(
+            topic=self.topic,
+            subscription=self.subscription,
+            subType=pb.CommandSubscribe.Shared,
+            consumer_id=number,
+            request_id=number,
+            read_compacted=True,
+            force_topic_creation=False,
+        )
 
-class Question(NamedTuple):
-    """One to the broker."""
+    def is_denied_by(self, error: int) -> bool:
+        """Whether this answer lets no worker join."""
+        return error not in ALLOWED
 
-    place: Place
-    asking: list[Answered]
+
+class OwnTopic(NamedTuple):
+    """What a producer wants for itself."""
+
+    topic: str
+
+    def probe(self, number: int) -> tuple[int, Any]:
+        """As for a `Place`. Where brokers keep no schemas it succeeds, and is closed at once: so it is a shared one."""
+        return _T.PRODUCER, pb.CommandProducer(
+            topic=self.topic,
+            producer_id=number,
+            request_id=number,
+            producer_access_mode=pb.Shared,
+            schema=pb.Schema(name="keyline", type=pb.Schema.Avro, schema_data=b"none"),
+        )
+
+    def is_denied_by(self, error: int) -> bool:
+        """Whether this answer lets the producer not wait."""
+        return error in DENIED
+
+
+class UnjudgedProducer(NamedTuple):
+    """A producer whose permission is asked for."""
+
+    own_topic: OwnTopic
+    judged: Answered
+    room: int
+    """Memory set aside for its request."""
+
+
+class Question:
+    """One to the broker, and who asks: what is kept for them may be large, and goes when they do."""
+
+    __slots__ = ("asking", "later", "place")
+
+    def __init__(self, place: Place | OwnTopic, asking: dict[Answered, None]) -> None:
+        """Not sent yet."""
+        self.place = place
+        self.asking = asking
+        self.later: dict[Answered, None] = {}
+        """Who came while it was under way: no answer serves those."""
 
 
 class Permission:
-    """What one client may consume."""
+    """What one client may."""
 
     def __init__(self, relay: Relay, counters: SessionCounters, slices: Slices) -> None:
         """`relay` is the client's way to its broker."""
@@ -77,35 +134,33 @@ class Permission:
         self._counters = counters
         self._slices = slices
         self._questions: dict[int, Question] = {}
-        """Under way, by their ids: one for each place."""
-        self._next: dict[Place, list[Answered]] = {}
-        """Who came while their place was asked for."""
+        """Under way, by their ids."""
+        self._places: dict[Place | OwnTopic, Question] = {}
+        """The same, one for each place."""
 
-    def ask(self, place: Place, answered: Answered) -> None:
+    def ask(self, place: Place | OwnTopic, answered: Answered) -> None:
         """Ask the broker; the answer follows, at once if the relay takes no more."""
-        if place in self._next:
-            self._next[place].append(answered)
+        question = self._places.get(place)
+        if question is not None:
+            question.later[answered] = None
         else:
-            self._send(Question(place, [answered]))
+            self._send(Question(place, {answered: None}))
+
+    def forget(self, place: Place | OwnTopic, answered: Answered) -> None:
+        """Whoever asked has gone, and is not told."""
+        question = self._places.get(place)
+        if question is not None:
+            question.asking.pop(answered, None)
+            question.later.pop(answered, None)
 
     def _send(self, question: Question) -> None:
         number = self._relay.own_id()
         place = question.place
         self._counters.permissions_asked_total += 1
-        self._questions[number] = question
-        self._next[place] = []
-        probe = pb.CommandSubscribe(
-            topic=place.topic,
-            subscription=place.subscription,
-            subType=pb.CommandSubscribe.Shared,
-            consumer_id=number,
-            request_id=number,
-            read_compacted=True,
-            force_topic_creation=False,
-        )
-        frame = frames.encode_command(_T(type=_T.SUBSCRIBE, subscribe=probe))
-        if not self._relay.request(_T.SUBSCRIBE, probe, frame):
-            del self._questions[number], self._next[place]
+        self._questions[number] = self._places[place] = question
+        kind, probe = place.probe(number)
+        if not self._relay.request(kind, probe, _framed(kind, probe)):
+            del self._questions[number], self._places[place]
             refusal = ClientError("too much waits for the broker to ask it for a permission", pb.ServiceNotReady)
             self._tell(question.asking, refusal)
 
@@ -115,15 +170,16 @@ class Permission:
         if question is None:
             return
         if command.type != _T.ERROR:  # a broker that lets such a consumer in: it goes at once
-            self._leave(pending.body.consumer_id)
-        if later := self._next.pop(question.place):
-            self._send(Question(question.place, later))
-        self._tell(question.asking, self._refusal(command))
+            self._leave(pending)
+        del self._places[question.place]
+        if question.later:
+            self._send(Question(question.place, question.later))
+        self._tell(question.asking, self._refusal(question.place, command))
 
-    def _refusal(self, command: pb.BaseCommand) -> ClientError | None:
+    def _refusal(self, place: Place | OwnTopic, command: pb.BaseCommand) -> ClientError | None:
         """What a client is told, None if it may."""
         error = command.error
-        if command.type != _T.ERROR or error.error in ALLOWED:
+        if command.type != _T.ERROR or not place.is_denied_by(error.error):
             return None
         if error.error in DENIED:
             self._counters.permissions_denied_total += 1
@@ -131,19 +187,31 @@ class Permission:
 
     def dropped(self) -> None:
         """The broker has gone without an answer."""
-        asking = [answered for question in self._questions.values() for answered in question.asking]
-        asking += itertools.chain.from_iterable(self._next.values())
-        self._questions, self._next = {}, {}
+        questions = self._questions.values()
+        asking = [answered for question in questions for answered in (*question.asking, *question.later)]
+        self._questions, self._places = {}, {}
         self._tell(asking, ClientError("the broker went before it said whether this is permitted", pb.ServiceNotReady))
 
-    def _tell(self, asking: list[Answered], refusal: ClientError | None) -> None:
+    def _tell(self, asking: Collection[Answered], refusal: ClientError | None) -> None:
         """The same to each of these; there may be thousands, and each may join now."""
         self._slices.each(asking, lambda answered: answered(refusal))
 
-    def _leave(self, consumer_id: int) -> None:
-        close = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=self._relay.own_id())
-        frame = frames.encode_command(_T(type=_T.CLOSE_CONSUMER, close_consumer=close))
-        self._relay.request(_T.CLOSE_CONSUMER, close, frame)
+    def _leave(self, pending: Pending) -> None:
+        number = self._relay.own_id()
+        kind: int
+        close: pb.CommandCloseConsumer | pb.CommandCloseProducer
+        if pending.kind == _T.SUBSCRIBE:
+            kind, close = _T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=pending.body.consumer_id)
+        else:
+            kind, close = _T.CLOSE_PRODUCER, pb.CommandCloseProducer(producer_id=pending.body.producer_id)
+        close.request_id = number
+        self._relay.request(kind, close, _framed(kind, close))
+
+
+def _framed(kind: int, body: Any) -> bytes:
+    command = _T(type=kind)  # type: ignore[arg-type]  # a plain number will do
+    body_of(command).CopyFrom(body)
+    return frames.encode_command(command)
 
 
 class PermissionWatch:

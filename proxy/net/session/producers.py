@@ -4,6 +4,9 @@ Waiting producers (WaitForExclusive) are handled here: their requests are held, 
 decides so, and the broker's answers go to the election before the client. Producers that take the topic (Exclusive,
 ExclusiveWithFencing) are handled by the broker; only their start and end are recorded. All others are relayed.
 
+Either come after the broker's word that their client may produce there, if there are others that they could hold up
+(`permission`).
+
 A producer keeps its id and its request's id, so that the broker's last answer answers the client's only request. The
 gateway's own requests on a client's connection have request ids that no client uses.
 
@@ -12,6 +15,7 @@ Specification: `ServerCnx.handleProducer` and `handleCloseProducer`; PIP-68 and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ClientError, LimitExceeded
@@ -19,6 +23,7 @@ from proxy.net.alarm import Alarm
 from proxy.net.relay.closing import ProducersToClose
 from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.ownership_changes import IMMEDIATE_MODES, OwnershipChanges
+from proxy.net.session.permission import OwnTopic, UnjudgedProducer
 from proxy.net.session.waiting_producer import WaitingProducer
 from proxy.producers.election import Stage
 from proxy.producers.request import queue_priority
@@ -28,18 +33,20 @@ from proxy.wire.client_commands import error_frame
 from proxy.wire.topic_names import persistent_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from proxy.net.election.elections import ProducerElections
     from proxy.net.ports import Clock, Transport
     from proxy.net.relay.relay import Relay
     from proxy.net.relay.requests import Pending
+    from proxy.net.session.permission import Permission
 
 _T = pb.BaseCommand
 
 UNREAD_S_MAX: Final = 10.0
 """How long a client that leaves its socket unread may hold up others' changes of a topic's owner, or at most twice as
 long. A broker may need some seconds to load the topic."""
+
+
+Admit = Callable[[pb.CommandProducer, bytes], None]
 
 
 class SessionProducers:
@@ -53,8 +60,9 @@ class SessionProducers:
         elections: ProducerElections,
         clock: Clock,
         stuck: Callable[[], None],
+        permission: Permission | None,
     ) -> None:
-        """`transport` is the client's, `relay` its way to the broker.
+        """`transport` is the client's, `relay` its way to the broker; `permission` None where none is asked for.
 
         `stuck` is called when others wait for an answer that the client leaves unread.
         """
@@ -64,6 +72,8 @@ class SessionProducers:
         self._elections = elections
         self.clock = clock
         self._stuck = stuck
+        self._permission = permission
+        self._unjudged: dict[int, UnjudgedProducer] = {}
         self._answers_timer = Alarm(clock)
         self._waiting: dict[int, WaitingProducer] = {}
         self._ownership_changes = OwnershipChanges(relay, transport, client_version, elections, clock)
@@ -73,22 +83,27 @@ class SessionProducers:
     def producer(self, body: pb.CommandProducer, frame: bytes) -> None:
         """PRODUCER, of any access mode."""
         known = self._waiting.get(body.producer_id)
-        if known is not None and known.candidacy.stage not in (Stage.OWNER, Stage.GONE):
+        if body.producer_id in self._unjudged or (
+            known is not None and known.candidacy.stage not in (Stage.OWNER, Stage.GONE)
+        ):
             message = "Producer is already present on the connection"
             self.transport.write(error_frame(pb.ServiceNotReady, message, body.request_id))
         elif known is not None and known.candidacy.stage is Stage.OWNER:
             self._relay.request(_T.PRODUCER, body, frame)  # the broker answers as it did
         elif body.producer_access_mode == pb.WaitForExclusive:
-            self._wait(body, frame)
+            self._judge(self._wait, body, frame)
         elif (
             body.producer_access_mode in IMMEDIATE_MODES and self._ownership_changes.election(body.producer_id) is None
         ):
-            self._take(body, frame)
+            self._judge(self._take, body, frame)
         else:
             self._relay.request(_T.PRODUCER, body, frame)
 
     def close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
         """CLOSE_PRODUCER: the broker's to answer, unless it does not know the producer or is not to say so."""
+        if self._drop_unjudged(body.producer_id):
+            self.transport.write(commands.success(body.request_id))
+            return
         producer = self._waiting.get(body.producer_id)
         if producer is not None and producer.unknown_to_broker:
             self._forget(producer)
@@ -202,6 +217,8 @@ class SessionProducers:
         What the broker may have of it is added to `to_close`.
         """
         self._answers_timer.cancel()
+        for producer_id in list(self._unjudged):
+            self._drop_unjudged(producer_id)
         producers, self._waiting = self._waiting, {}
         closed_ids = self._ownership_changes.closed_ids
         self._ownership_changes.stop()
@@ -232,6 +249,40 @@ class SessionProducers:
     def _under_way(self) -> frozenset[int]:
         asked = (each.request_id for each in self._waiting.values() if each.candidacy.stage is Stage.ASKED)
         return frozenset((*asked, *self._ownership_changes.under_way()))
+
+    def _judge(self, admit: Admit, body: pb.CommandProducer, frame: bytes) -> None:
+        """Admit a producer when the broker has said that its client may produce; at once where nobody else has to wait.
+
+        There its own request asks the broker just as well.
+        """
+        if self._permission is None or not self._elections.is_wanted(full_name(body.topic)):
+            admit(body, frame)
+            return
+        room = self._room_for(body, frame)
+        if room is None:
+            return
+
+        def judged(refusal: ClientError | None) -> None:
+            unjudged = self._unjudged.get(body.producer_id)
+            if unjudged is None or unjudged.judged is not judged:
+                return  # closed, after the answer came
+            self._drop_unjudged(body.producer_id)
+            if refusal is None:
+                admit(body, frame)
+            else:
+                self.transport.write(error_frame(refusal.wire_code, str(refusal), body.request_id))
+
+        unjudged = self._unjudged[body.producer_id] = UnjudgedProducer(OwnTopic(body.topic), judged, room)
+        self._permission.ask(unjudged.own_topic, judged)
+
+    def _drop_unjudged(self, producer_id: int) -> bool:
+        """Let it go; whether there was one."""
+        unjudged = self._unjudged.pop(producer_id, None)
+        if unjudged is None or self._permission is None:
+            return False
+        self._permission.forget(unjudged.own_topic, unjudged.judged)
+        self._elections.give_room(unjudged.room)
+        return True
 
     def _room_for(self, body: pb.CommandProducer | pb.CommandCloseProducer, frame: bytes) -> int | None:
         """Set memory aside for a request that may have to wait here; None if there is none, and the client knows."""

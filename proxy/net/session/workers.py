@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.errors import ClientError, KeylineError
+from proxy.net.relay.requests import BYTES_FULL, BYTES_MAX
 from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjudged
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -35,6 +36,7 @@ class Worker:
         "_forget",
         "_lead_on",
         "_transport",
+        "_was_answered",
         "accepts_broker_entry_metadata",
         "answered",
         "client_version",
@@ -42,6 +44,7 @@ class Worker:
         "gone",
         "place",
         "port",
+        "size_bytes",
     )
 
     def __init__(
@@ -54,8 +57,13 @@ class Worker:
         forget: Callable[[Worker], None],
         lead_on: Callable[[], None] | None,
         check_liveness: Callable[[Callable[[], None]], None],
+        was_answered: Callable[[Worker], None],
+        size_bytes: int,
     ) -> None:
-        """`connect` is what the client said of itself; `lead_on` as for `SessionWorkers.subscribe`."""
+        """`connect` is what the client said of itself; `lead_on` as for `SessionWorkers.subscribe`.
+
+        `was_answered` is called once; `size_bytes` is that of the SUBSCRIBE.
+        """
         self._check_liveness = check_liveness
         self._transport = transport
         self.consumer_id = consumer_id
@@ -64,6 +72,9 @@ class Worker:
         self._first = first
         self._forget = forget
         self._lead_on = lead_on
+        self._was_answered = was_answered
+        self.size_bytes = size_bytes
+        """What its SUBSCRIBE takes until it is answered."""
         self.place = place
         self.answered = False
         self.gone = False
@@ -82,8 +93,10 @@ class Worker:
 
     def send(self, frame: bytes) -> None:
         """As the port says. The first thing sent to a worker can only be the answer to its SUBSCRIBE."""
-        self.answered = True
-        self._lead_on = None  # which holds the whole command
+        if not self.answered:
+            self.answered = True
+            self._lead_on = None  # which holds the whole command
+            self._was_answered(self)
         self._transport.write(frame)
 
     def limit(self, seconds: float) -> None:
@@ -140,6 +153,8 @@ class SessionWorkers:
         self._first = first
         self._workers_max = workers_max
         self._workers: dict[int, Worker] = {}
+        self._unanswered_bytes = 0
+        """Of SUBSCRIBEs, which may have megabytes each and wait for the broker for as long as the client likes."""
         self._permission: Permission | None = None
         self._watch: PermissionWatch | None = None
 
@@ -183,16 +198,34 @@ class SessionWorkers:
             message = f"Connection reached max consumers limit: {self._workers_max}"
             self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
-        place = Place(command.topic, command.subscription)
-        of_client = self._transport, self._connect
-        worker = Worker(*of_client, consumer_id, place, self._first, self._forget, lead_on, self._check_liveness)
+        size_bytes = command.ByteSize()
+        if self._unanswered_bytes and self._unanswered_bytes + size_bytes > BYTES_MAX:
+            self._counters.workers_refused_total += 1
+            self._transport.write(error_frame(pb.TooManyRequests, BYTES_FULL, command.request_id))
+            return
+        worker = Worker(
+            self._transport, self._connect, consumer_id, Place(command.topic, command.subscription), self._first,
+            self._forget, lead_on, self._check_liveness, self._was_answered, size_bytes,
+        )  # fmt: skip
+        self._unanswered_bytes += size_bytes
         self._workers[consumer_id] = worker
         if self._permission is None:
             self._join(worker, command)
-            return
-        waiting = Unjudged(consumer_id, self._transport.write, lambda: self._forget(worker))
+        else:
+            self._ask(self._permission, worker, command)
+
+    def _ask(self, permission: Permission, worker: Worker, command: pb.CommandSubscribe) -> None:
+        def left() -> None:
+            permission.forget(worker.place, judged)
+            self._forget(worker)
+
+        waiting = Unjudged(worker.consumer_id, self._transport.write, left)
+
+        def judged(refusal: ClientError | None) -> None:
+            self._judged(worker, waiting, command, refusal)
+
         worker.port = waiting
-        self._permission.ask(place, lambda refusal: self._judged(worker, waiting, command, refusal))
+        permission.ask(worker.place, judged)
 
     def _judged(
         self, worker: Worker, waiting: Unjudged, command: pb.CommandSubscribe, refusal: ClientError | None
@@ -297,4 +330,10 @@ class SessionWorkers:
     def _forget(self, worker: Worker) -> None:
         if self._workers.get(worker.consumer_id) is worker:  # its id may be in use again
             del self._workers[worker.consumer_id]
+            self._was_answered(worker)
         worker.port = None
+
+    def _was_answered(self, worker: Worker) -> None:
+        """Its SUBSCRIBE is kept no longer; once more changes nothing."""
+        self._unanswered_bytes -= worker.size_bytes
+        worker.size_bytes = 0
