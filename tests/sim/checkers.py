@@ -125,9 +125,12 @@ class Model(Holdings):
     def committed(self, numbers: list[int]) -> None:
         """The transaction in which workers acknowledged these is."""
         assert self.claims is not None
-        self.claims.committed(numbers)
+        known = self.claims.committed(numbers)
         for number in numbers:
             self._done(number)
+            if number not in known:
+                # A seek had the broker send it again, though its transaction was open. Who got it knows of none.
+                self.acked_in_life.discard(number)
 
     def _is_dead_letter(self, number: int) -> bool:
         """Whether the dead letter topic has the message; one that this life sent there is acknowledged by it now."""

@@ -127,10 +127,12 @@ class Claims:
         if transaction is not None:
             transaction.told = True
 
-    def committed(self, numbers: Iterable[int]) -> None:
-        """These are acknowledged."""
-        for number in numbers:
+    def committed(self, numbers: Iterable[int]) -> set[int]:
+        """These are acknowledged; returns those that were claimed in this life in the transaction that has ended."""
+        claims = {number: self._of[number] for number in numbers if number in self._of}
+        for number in claims:
             self._drop(number)
+        return {number for number, claim in claims.items() if claim.transaction.ended_at is not None}
 
     def given_back(self, entry: Entry, bits: int) -> None:
         """The broker noticed an abort: it will send these again."""
