@@ -51,6 +51,7 @@ class Spill:
         "quiet_below_bytes",
         "refused",
         "sizes",
+        "spared",
         "times",
         "wants",
     )
@@ -74,6 +75,8 @@ class Spill:
         """Waiting messages with bytes below which `spilling` need not look again, and...."""
         self.quiet_below_bytes = 0
         """... what the subscription holds."""
+        self.spared = False
+        """Whether `spilling` found workers that moved, and left their slots more than it would to others'."""
         self.times: dict[int, int] = {}
         """How often the broker was asked for an entry that is held and has lost its bytes, or had lost them."""
         self.fetched_entries = 0
@@ -138,6 +141,11 @@ class Spill:
         is_low = self.asked_messages * 2 <= ASKED_MESSAGES_MAX and self._asked_bytes * 2 <= ASKED_BYTES_MAX
         return self.refused and is_low
 
+    def look_again(self) -> None:
+        """Time has passed: workers that moved may not do so any more."""
+        self.spared = False
+        self.quiet_below = self.quiet_below_bytes = 0
+
     def clear(self) -> None:
         """Nothing is held any more."""
         self.sizes.clear()
@@ -145,7 +153,7 @@ class Spill:
         self.wants.clear()
         self.times.clear()
         self.messages = self.asked_messages = self._asked_bytes = 0
-        self.quiet_below = self.quiet_below_bytes = 0
+        self.look_again()
         self.refused = False
 
     def _forget(self, position: int) -> None:

@@ -3,9 +3,12 @@
 Nothing is done while there is room, nor while every worker has all it asked for: to read ahead further would help no
 worker then, and each entry would be read twice. Otherwise each queue keeps its share of the subscription's look-ahead
 and bytes, in topic order from its head, and what stands behind that is held without bytes. A blocked slot's share is
-the policy's; a worker's queue has an even part, so that one that hangs leaves the others theirs. All queues of a kind
-together keep at most three eighths, however many there are. What is left of an entry without bytes counts apart, and
-no more entries are let go when that comes to what the subscription may hold.
+the policy's, and if its worker does not move, an even part at most; a worker's queue has an even part, so that one that
+hangs leaves the others theirs. Even parts of a kind are three eighths together, however many there are. What is left of
+an entry without bytes counts apart, and no more entries are let go when that comes to what the subscription may hold.
+
+Why not an even part for each slot: with a window, each key that is at a worker blocks its slot, and a thousand keys
+that all move would let go, and fetch again, nearly all that comes. Nobody waits for room because of them.
 
 What workers have, and may give back, is no different: only its place is needed until then.
 """
@@ -13,7 +16,7 @@ What workers have, and may give back, is no different: only its place is needed 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core.entry import Batch
 from proxy.core.spill import SPILLED_BYTES
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
 
     from proxy.core.entry import Part
     from proxy.core.serving import Serving
+    from proxy.core.worker import Worker
+
+STILL_S: Final = 1.0
+"""A worker that was sent nothing and acknowledged nothing for so long does not move. Clients group acks for 0.1 s."""
 
 
 class _Share(NamedTuple):
@@ -31,10 +38,10 @@ class _Share(NamedTuple):
     size: int
 
 
-def spill(dispatcher: Serving, look_ahead_messages: int, budget_bytes: int) -> None:
-    """Let queues beyond their share go without bytes, if that helps; the arguments are the subscription's bounds.
+def spill(dispatcher: Serving, look_ahead_messages: int, budget_bytes: int, now: float) -> None:
+    """Let queues beyond their share go without bytes, if that helps; messages and bytes are the subscription's bounds.
 
-    To be called at the end of a turn, when what can leave has left.
+    To be called at the end of a turn, when what can leave has left, and `STILL_S` after it left `spared` set.
     """
     spilled = dispatcher.outstanding.spill
     here, held = dispatcher.waiting_messages - spilled.messages, dispatcher.outstanding.bytes_counted
@@ -49,12 +56,11 @@ def spill(dispatcher: Serving, look_ahead_messages: int, budget_bytes: int) -> N
     share = dispatcher.policy.share
     look_ahead, room = look_ahead_messages * 3 // 8, budget_bytes * 3 // 8
     each = max(len(dispatcher.blocked), 1)
-    of_slot = _Share(
-        min(int(look_ahead_messages * share), look_ahead // each),
-        min(int(budget_bytes * share), room // each),
-    )
-    for blocked in dispatcher.blocked.values():
-        _trim(dispatcher, blocked.parts, of_slot)
+    of_slot = _Share(int(look_ahead_messages * share), int(budget_bytes * share))
+    even = _Share(min(of_slot.messages, look_ahead // each), min(of_slot.size, room // each))
+    moving = {worker for worker in dispatcher.workers.values() if _moves(worker, now)}
+    for slot, blocked in dispatcher.blocked.items():
+        _trim(dispatcher, blocked.parts, of_slot if _worker_of(dispatcher, slot) in moving else even)
     workers = max(len(dispatcher.workers), 1)
     of_worker = _Share(look_ahead // workers, room // workers)
     for worker in dispatcher.workers.values():
@@ -63,6 +69,19 @@ def spill(dispatcher: Serving, look_ahead_messages: int, budget_bytes: int) -> N
             _drop_beyond(dispatcher, worker.pending.values(), of_worker.size)
     spilled.quiet_below_bytes = dispatcher.outstanding.bytes_counted + budget_bytes // 16
     spilled.quiet_below = dispatcher.waiting_messages - spilled.messages + max(look_ahead_messages // 16, 1)
+    spilled.spared = bool(moving)
+
+
+def _moves(worker: Worker, now: float) -> bool:
+    """Whether something came to an end there lately, or what it holds is new."""
+    oldest = next(iter(worker.pending.values()), None)
+    since = worker.last_acked_at if oldest is None else max(worker.last_acked_at, oldest.sent_at)
+    return since > now - STILL_S
+
+
+def _worker_of(dispatcher: Serving, slot: int) -> Worker | None:
+    """Whose the slot's messages are, or will be."""
+    return dispatcher.workers.get(dispatcher.slots.holder(slot)) or dispatcher.select(slot)
 
 
 def _one_starves(dispatcher: Serving) -> bool:

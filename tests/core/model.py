@@ -387,7 +387,7 @@ class World:
                 assert not any(client.worker.outbox for client in self.clients)
         self._take_acks()
         if self.policy.share:
-            spilling.spill(self.dispatcher, LOOK_AHEAD, BUDGET_BYTES)
+            spilling.spill(self.dispatcher, LOOK_AHEAD, BUDGET_BYTES, self.now)
         for position in spilling.take_wants(self.dispatcher, self.now):
             self.entries[position].asked += 1
             self.asked.append(position)

@@ -36,7 +36,7 @@ def rig_of(policy: KeyPolicy = SHARE, **claims: list[int]) -> Rig:
 
 def end_turn(rig: Rig) -> list[int]:
     """What is asked for at the end of a turn, by number."""
-    spilling.spill(rig.dispatcher, LOOK_AHEAD, BUDGET_BYTES)
+    spilling.spill(rig.dispatcher, LOOK_AHEAD, BUDGET_BYTES, rig.now)
     return [entry_of(position) for position in spilling.take_wants(rig.dispatcher, rig.now)]
 
 
@@ -118,6 +118,64 @@ def test_a_stuck_key_keeps_its_share_and_moves_again_by_itself() -> None:
     assert rig.got("c1") == [5]
 
 
+def keys_in_turn() -> Rig:
+    """c1 has one message of each of twenty keys, and three of each wait behind it; c2 has a key of its own."""
+    keys = [A + number for number in range(20)]
+    rig = rig_of(KeyPolicy(window=1, share=0.05), c1=keys, c2=[B])
+    rig.join("c1", 500)
+    rig.join("c2", 500)
+    for place in range(80):
+        rig.entries(keys[place % 20], place)
+    assert rig.got("c1") == list(range(20))
+    return rig
+
+
+def test_keys_that_move_are_not_read_twice() -> None:
+    """They fill the look-ahead, and a worker has nothing; but it is their turn before long."""
+    rig = keys_in_turn()
+    end_turn(rig)
+    assert not rig.dispatcher.outstanding.spill.sizes
+    for number in range(60):
+        rig.ack("c1", number)
+        assert rig.got("c1") == [number + 20]
+        assert end_turn(rig) == []
+
+
+def test_keys_at_a_worker_that_stands_still_make_room_for_others() -> None:
+    """Each keeps an even part: one message of these twenty, of which three wait."""
+    rig = keys_in_turn()
+    end_turn(rig)
+    spill = rig.dispatcher.outstanding.spill
+    rig.now += spilling.STILL_S
+    end_turn(rig)
+    assert not spill.sizes, "nothing was added, and it was not asked to look again"
+    assert spill.spared
+    spill.look_again()
+    end_turn(rig)
+    assert sorted(map(entry_of, spill.sizes)) == list(range(40, 80))
+    assert not spill.spared
+
+
+def test_a_key_moves_with_the_worker_that_holds_it() -> None:
+    """What its next owner does meanwhile says nothing of it."""
+    keys = [A + number for number in range(20)]
+    rig = rig_of(KeyPolicy(window=1, share=0.05), c1=keys, c2=[*keys, B])
+    rig.join("c1", 500)
+    for number, key in enumerate(keys):
+        rig.entries(key, number)
+    assert rig.got("c1") == list(range(20))
+    rig.now += spilling.STILL_S
+    rig.join("c2", 500)
+    rig.entries(B, 20)
+    assert rig.got("c2") == [20]
+    for place in range(80):
+        rig.entries(keys[place % 20], 100 + place)
+    end_turn(rig)
+    spill = rig.dispatcher.outstanding.spill
+    assert sorted(map(entry_of, spill.sizes)) == list(range(120, 180))
+    assert spill.spared, "c2 moves"
+
+
 def test_a_message_that_comes_late_does_not_wait_for_the_bytes_of_newer_ones() -> None:
     """As after an abort: it has its own, and what is asked for stands behind it."""
     rig = rig_of(c1=[A], c2=[B], c3=[A])
@@ -146,7 +204,7 @@ def test_a_long_queue_behind_a_chunk_that_only_the_broker_has_stays_a_queue() ->
     rig.chunk(5, A, "m", 1, 2)
     rig.entries(A, *range(6, 1_000))
     assert rig.got("c1") == [1, 2, 3]
-    spilling.spill(rig.dispatcher, LOOK_AHEAD, 1)
+    spilling.spill(rig.dispatcher, LOOK_AHEAD, 1, rig.now)
     rig.nack("c1", 1)
     rig.flow("c1", 1_000)
     assert rig.got("c1") == []

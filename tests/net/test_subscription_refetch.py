@@ -48,6 +48,20 @@ def test_what_the_broker_does_not_send_again_is_not_waited_for_for_ever() -> Non
     assert subscribes(rig) == 2
 
 
+def test_workers_that_stopped_are_noticed_though_nothing_happens() -> None:
+    """Keys that moved keep what waits, which fills the look-ahead: when they do so no more, room is made by itself."""
+    rig = SubscriptionRig(key_share_percent=25, key_window=1, look_ahead_messages_per_worker=12)
+    worker = rig.worker("a", permits=50)
+    rig.link.deliver(*((entry, single(f"k{entry % 4}", b"")) for entry in range(16)))
+    assert worker.entries() == [0, 1, 2, 3]
+    spill = rig.subscription.state.dispatcher.outstanding.spill
+    assert not spill.sizes
+    rig.clock.advance(spilling.STILL_S / 2)
+    assert not spill.sizes
+    rig.clock.advance(spilling.STILL_S)
+    assert spill.sizes
+
+
 def test_what_came_and_is_asked_for_again_is_not_overdue() -> None:
     """Its bytes were let go of a second time: the broker has answered the first question."""
     rig, worker = rig_of(2)

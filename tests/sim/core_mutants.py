@@ -49,6 +49,27 @@ MUTANTS: Final = (
         tests="tests/core/test_spilling.py",
     ),
     Mutant(
+        "keys that move are let go of, and fetched again",
+        "proxy/core/spilling.py",
+        "of_slot if _worker_of(dispatcher, slot) in moving else even)",
+        "even)",
+        tests="tests/core/test_spilling.py",
+    ),
+    Mutant(
+        "a key is taken for one that moves because its next owner does",
+        "proxy/core/spilling.py",
+        "dispatcher.workers.get(dispatcher.slots.holder(slot)) or ",
+        "",
+        tests="tests/core/test_spilling.py",
+    ),
+    Mutant(
+        "nobody looks whether keys that moved still do",
+        "proxy/net/subscription/refetch.py",
+        "                self._still.set(spilling.STILL_S, self._look_again)\n",
+        "                pass\n",
+        tests="tests/net/test_subscription_refetch.py",
+    ),
+    Mutant(
         "a batch goes beyond the permits",
         DISPATCHER,
         "                and owner.permits >= count\n",

@@ -39,6 +39,7 @@ class Refetch:
         self._dispatcher = state.dispatcher
         self._spill = state.dispatcher.outstanding.spill
         self._timer = Alarm(state.clock)
+        self._still = Alarm(state.clock)
         self._oldest = 0, 0
         """What was the first of those asked for when the timer was set, and for how many times by then."""
         self._patience_s = OVERDUE_S
@@ -51,7 +52,9 @@ class Refetch:
         state, settings = self._state, self._state.settings
         if dispatcher.policy.share:
             look_ahead = settings.look_ahead_messages(len(dispatcher.workers))
-            spilling.spill(dispatcher, look_ahead, settings.subscription_memory_bytes)
+            spilling.spill(dispatcher, look_ahead, settings.subscription_memory_bytes, state.now())
+            if spill.spared and not self._still.is_set:
+                self._still.set(spilling.STILL_S, self._look_again)
         full = len(dispatcher.touched)
         wants = spilling.take_wants(dispatcher, state.now())
         if len(dispatcher.touched) > full:
@@ -76,6 +79,7 @@ class Refetch:
     def end(self) -> None:
         """The subscription is over here."""
         self._timer.cancel()
+        self._still.cancel()
 
     def _ask(self, positions: list[int]) -> None:
         """Ask the consumers that have them. One that is on its way back is not asked: it gets all again."""
@@ -96,6 +100,11 @@ class Refetch:
             if consumer.slots is None or consumer.slots.start <= slot <= consumer.slots.end:
                 return consumer
         return None
+
+    def _look_again(self) -> None:
+        """Decide anew what may keep its bytes: by itself nothing need happen, if all stand still."""
+        self._spill.look_again()
+        self._state.schedule_flush()
 
     def _watch(self) -> None:
         position = next(iter(self._spill.asked))
