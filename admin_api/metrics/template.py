@@ -1,17 +1,18 @@
-"""A family's lines for one subscription or worker, with places for labels and numbers.
+"""A family's lines for many subscriptions or workers: what is equal in all is written once.
 
 prometheus-client writes 100,000 lines, those of 1,000 subscriptions, in 0.8 s, and in 1.4 s as OpenMetrics, because it
 sorts labels, escapes them and joins names for each line. Here it writes each family once per scrape, with marks for
-label values, and the result is filled in for every row: the same lines in a tenth of the time.
+label values, and the result is filled in for every row: the same lines in a tenth of the time. Most families have one
+number and the labels of their level alone; of those, a row's labels are written once for all families.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import Metric
 from prometheus_client.core import HistogramMetricFamily
@@ -28,6 +29,21 @@ _NUMBERS_KEPT: Final = 4_096
 _go: Callable[[float], str] = lru_cache(_NUMBERS_KEPT)(floatToGoString)
 
 
+class Row(NamedTuple):
+    """A topic, group, subscription or worker."""
+
+    label_values: tuple[str, ...]
+    """Of `GIVEN`, `escaped`."""
+    summary: Any
+
+
+def label_text(labels: Sequence[str], form: Format) -> Callable[..., str]:
+    """Give what writes the labels of a level, in braces, from the values of all `GIVEN`."""
+    metric = Metric("n", "", "gauge")
+    metric.add_sample("n", _marked(labels), 0.0)
+    return _with_places(_series_of(metric, form)[0].removeprefix("n")).format
+
+
 class Template:
     """One family at one level, in one format."""
 
@@ -36,15 +52,20 @@ class Template:
         read = _read_histogram if family.kind == "histogram" else _read_number
         metric, self._numbers = read(family, like)
         for sample in metric.samples:
-            sample.labels.update({label: _mark(GIVEN.index(label)) for label in labels})
-        lines = encoded(Frozen([metric]), form).split("\n")[:-1]
-        self.head = "".join(f"{line}\n" for line in lines if line.startswith("#"))
-        series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
-        self._body = "".join(_with_places(text, number) for number, text in enumerate(series))
+            sample.labels.update(_marked(labels))
+        self.head = "".join(f"{line}\n" for line in _lines(metric, form) if line.startswith("#"))
+        series = _series_of(metric, form)
+        own_labels = family.kind == "histogram" or family.label
+        self._name = None if own_labels else series[0].partition("{")[0]
+        self._find = attrgetter(family.source)
+        self._body = "".join(f"{_with_places(text)} {{{len(GIVEN) + number}}}\n" for number, text in enumerate(series))
 
-    def lines(self, label_values: Sequence[str], summary: Any) -> str:
-        """The family's lines; the values are those of all `GIVEN`, `escaped`."""
-        return self._body.format(*label_values, *map(_go, self._numbers(summary)))
+    def lines(self, rows: Iterable[tuple[Row, str]]) -> str:
+        """The family's lines for these rows and the `label_text` of each."""
+        name, find, numbers, body = self._name, self._find, self._numbers, self._body
+        if name is None:
+            return "".join([body.format(*values, *map(_go, numbers(summary))) for (values, summary), _ in rows])
+        return "".join([f"{name}{labels} {_go(find(summary))}\n" for (_, summary), labels in rows])
 
 
 def escaped(label_value: str) -> str:
@@ -87,13 +108,27 @@ def _read_histogram(family: Family, like: Any) -> tuple[Metric, Callable[[Any], 
     return metric, numbers
 
 
+def _lines(metric: Metric, form: Format) -> list[str]:
+    return encoded(Frozen([metric]), form).split("\n")[:-1]
+
+
+def _series_of(metric: Metric, form: Format) -> list[str]:
+    """Its lines without their numbers."""
+    return [line.rpartition(" ")[0] for line in _lines(metric, form) if not line.startswith("#")]
+
+
+def _marked(labels: Sequence[str]) -> dict[str, str]:
+    """Labels with marks instead of values, that no name, bound or help text contains."""
+    return {label: _mark(GIVEN.index(label)) for label in labels}
+
+
 def _mark(place: int) -> str:
-    """A mark that no name, bound or help text contains."""
     return chr(place + 1)
 
 
-def _with_places(series: str, number: int) -> str:
+def _with_places(series: str) -> str:
+    """For `str.format`, with a place for each mark."""
     text = series.replace("{", "{{").replace("}", "}}")
     for place in range(len(GIVEN)):
         text = text.replace(_mark(place), f"{{{place}}}")
-    return f"{text} {{{len(GIVEN) + number}}}\n"
+    return text
