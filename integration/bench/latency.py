@@ -51,6 +51,8 @@ class Load:
     """The producer's settings."""
     added_ms_max: Mapping[str, float] = field(default_factory=dict)
     """By the name of a quantile."""
+    kind: str = ""
+    """What sets its rows apart from those of the same section."""
 
     def topic(self, side: Side) -> str:
         """One for each side."""
@@ -140,7 +142,7 @@ def _rows(load: Load, done: dict[Side, list[Block]]) -> list[Row]:
         direct, proxy, gateway = ([getattr(block, f"{name}_ms") for block in done[side]] for side in ALL_SIDES)
         row = Row(
             load.section,
-            f"{name} of a second at {load.rate:,}/s, send to listener",
+            f"{name} of a second at {load.rate:,}/s{load.kind}, send to listener",
             "ms",
             direct=Spread.of(direct),
             proxy=Spread.of(proxy),

@@ -37,7 +37,9 @@ SLICES_TARGET: Final = 1.2
 BYTES_TARGET: Final = 1.15
 COMPRESSED_TARGET_PERCENT: Final = 15.0
 LATENCY_RATE: Final = 10_000
-"""Messages a second; the clients' delay of 10 ms makes batches of 100 of them."""
+"""Messages a second."""
+BATCHING_MS: Final = (10, 1)
+"""After how long clients send a batch by default: C++, Go, and Python by C++, of 100 messages here; and Java, of 10."""
 AT_ONCE: Final = {"managedLedgerNewEntriesCheckDelayInMillis": "0"}
 ADDED_MS_MAX: Final = {"p50": 0.5, "p99": 3.0}
 
@@ -146,17 +148,25 @@ def _compression_rows(stage: Stage, count: int) -> list[Row]:
 
 
 def measure_latency(stage: Stage) -> list[Row]:
-    """By a producer that batches as its client does by default: neither size nor delay is told to it.
+    """By producers that batch as clients do by default.
 
     A broker that has delivered all looks for new entries 10 ms later, and batches come every 10 ms: how long each waits
     for that look drifts from 0 to 10 ms, on either side by itself. A broker of its own looks at once, so that what is
     compared is the way.
     """
-    producer = {"batching_enabled": True, "block_if_queue_full": True}
-    keys = random_keys(LATENCY_RATE)
-    load = Load(LATENCY, LATENCY, LATENCY_RATE, keys, producer, ADDED_MS_MAX)
     with open_stage(stage.sizes, stage.quiet_wait_s, stage.broker.version, **AT_ONCE) as prompt:
-        return measure_load(prompt, load)
+        return [row for delay_ms in BATCHING_MS for row in measure_load(prompt, _batched(delay_ms))]
+
+
+def _batched(delay_ms: int) -> Load:
+    producer = {
+        "batching_enabled": True,
+        "batching_max_publish_delay_ms": delay_ms,
+        "block_if_queue_full": True,
+    }
+    keys = random_keys(LATENCY_RATE)
+    name = f"{LATENCY}-{delay_ms}"
+    return Load(LATENCY, name, LATENCY_RATE, keys, producer, ADDED_MS_MAX, f" in batches of {delay_ms} ms")
 
 
 def _passages(gateway: Sequence[Drain]) -> list[Passage]:
