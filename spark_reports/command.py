@@ -123,7 +123,7 @@ def report(
         elif engine is Engine.DUCKDB:
             code = _tell(_duckdb().report(reports.run.opened(journal, span), span)[0])
         else:
-            code = _report(reports, journal, start, out, span)
+            code = _report(reports, journal, start, master, out, span)
     except reports.place.JournalError as error:
         typer.echo(printable(f"keyline: {error}"), err=True)
         raise typer.Exit(EXIT_NOTHING_JUDGED) from None
@@ -145,14 +145,14 @@ def _check_together(*, daily: bool, live: bool, out: bool, times: bool) -> None:
         raise typer.BadParameter("judges what comes, and takes no other time", param_hint="--live")
 
 
-def _report(reports: Any, root: str, start: _Start, out: Path | None, span: Any) -> int:
+def _report(reports: Any, root: str, start: _Start, master: str | None, out: Path | None, span: Any) -> int:
     """One run with its progress; returns the exit code."""
     journal = reports.run.opened(root, span)  # what is wrong with it is told before Spark takes its time to start
-    with _Bar() as bar:
+    with _Bar() as bar, reports.run.beforehand(journal, span, master) as looked:
         spark = start(journal.size_bytes)
         bar.follow(spark)
         with reports.interrupts.interruptible():
-            one = reports.run.report_on(spark, journal, out, span, bar)
+            one = reports.run.report_on(spark, journal, out, span, bar, looked)
     code = _tell(one)
     _tell_place(out)
     return code

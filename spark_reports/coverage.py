@@ -15,12 +15,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
-
 from proxy.journal.schema import DELIVERIES
 from spark_reports.cells import moment
-from spark_reports.columns import RUN, SECOND_NS
+from spark_reports.columns import SECOND_NS
 from spark_reports.reading import hour_of
 from spark_reports.span import nanoseconds
 
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
     Interval = tuple[int, int]
     """Nanoseconds since 1970, the end not included."""
 
-COUNTED: Final = "keyline_subscription_sent_messages_total"
-BEGAN: Final = "subscription_began"
 HOUR_NS: Final = 3_600 * SECOND_NS
 
 
@@ -82,37 +77,6 @@ class Coverage:
             "counted_deliveries": self.counted,
             "counted_deliveries_share": self.deliveries_share,
         }
-
-
-def counted(metrics: DataFrame, events: DataFrame) -> DataFrame:
-    """What gateways counted by themselves, by run and subscription.
-
-    Args:
-        metrics: rows of the journal's table of this name.
-        events: likewise.
-
-    Returns:
-        `topic`, `subscription`, `life`, `counted` (messages sent to workers), `since_ns` and `until_ns` (between which
-        moments of the run's clock). What a counter had at a first snapshot counts if the subscription's beginning is
-        in the events; a counter that fell restarted at 0.
-    """
-    value, before = F.col("value"), F.col("before")
-    began = events.where(F.col("kind") == BEGAN).groupBy(*RUN).agg(F.min("at_ns").alias("began_ns"))
-    since = F.when(before.isNotNull(), before["at_ns"]).when(F.col("began_ns") <= F.col("at_ns"), F.col("began_ns"))
-    return (
-        metrics.where(F.col("name") == COUNTED)
-        .join(F.broadcast(began), list(RUN), "left")
-        .withColumn("before", F.lag(F.struct("at_ns", "value")).over(Window.partitionBy(*RUN).orderBy("at_ns")))
-        .withColumn("since_ns", since)
-        .where(F.col("since_ns").isNotNull())
-        .withColumn("grown", F.when(before["value"] <= value, value - before["value"]).otherwise(value))
-        .groupBy(*RUN)
-        .agg(
-            F.sum("grown").cast("long").alias("counted"),
-            F.min("since_ns").alias("since_ns"),
-            F.max("at_ns").alias("until_ns"),
-        )
-    )
 
 
 def coverage(

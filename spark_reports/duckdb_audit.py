@@ -6,36 +6,28 @@ found is put into words here. Only the audit: the other jobs are Spark's.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import duckdb
-
-from proxy.journal.schema import DELIVERIES, TABLES
+from spark_reports import asking, policy_audit
 from spark_reports import ordering_audit as audit
-from spark_reports import policy_audit
-from spark_reports.coverage import BEGAN, COUNTED, coverage
-from spark_reports.gateway_runs import ODD_NS, odd
 from spark_reports.holdings import ABSENCES, BEGINNINGS
+from spark_reports.looking import connected, look
 from spark_reports.place import JournalError
-from spark_reports.reading import hour_of
-from spark_reports.report import LOST_ROWS, SHOWN_MAX, Report, verdict
-from spark_reports.schemas import arrow_schema
-from spark_reports.span import EVERYTHING, Span, nanoseconds
+from spark_reports.report import SHOWN_MAX, Report, verdict
+from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import duckdb
+
+    from spark_reports.asking import Row
     from spark_reports.reading import Journal
 
-EVER_NS: Final = (-(1 << 62), (1 << 63) - 1)
-"""Wall times of a span without ends."""
-PARTIES: Final = ("consumers", "lives", "gateways")
 COLUMNS: Final = ("gateway", "life", *audit.KEY, "slot", "message", "consumer")
 """Of a violation, as the query has them."""
-Row = dict[str, Any]
 
 
 def report(journal: Journal, span: Span = EVERYTHING, threads: int | None = None) -> tuple[Report, list[Row]]:
@@ -46,86 +38,41 @@ def report(journal: Journal, span: Span = EVERYTHING, threads: int | None = None
     """
     if not journal.place.is_local:
         raise JournalError(f"{journal.place.root}: --engine duckdb reads directories of this machine; spark reads this")
-    since_ns, until_ns = _ends(span)
-    try:
-        config: dict[str, Any] = {"temp_directory": tempfile.gettempdir()}
-        if threads is not None:
-            config["threads"] = threads
-        with duckdb.connect(config=config) as connection:
-            _open(connection, journal, span)
-            facts = {"began": BEGAN, "counted": COUNTED, "lost": LOST_ROWS, "odd_ns": ODD_NS}
-            ends = {"since_ns": since_ns, "until_ns": until_ns, "killed": sorted(journal.killed)}
-            told = _ask(connection, "runs.sql", facts | ends)
-            sums, found = judge(connection, span)
-            found = in_order(found + policy_audit.by_duckdb(connection, span))
-    except duckdb.Error as error:
-        raise JournalError(f"{journal.place.root}: {str(error).splitlines()[0]}") from error
-    runs = told["runs"] or []
-    counts = [(one["counted"], one["sent_then"]) for one in told["counts"] or []]
+    settings = {} if threads is None else {"threads": threads}
+    with connected(journal, span, **settings) as connection:
+        ask = asking.of_duckdb(connection)
+        looked = look(ask, span, journal.killed)
+        sums, found = judge(connection, span)
+        found = in_order(found + policy_audit.judge(ask, looked.told, span))
     result = verdict(
         journal,
         span,
-        totals=sums | {name: told[name] for name in PARTIES},
+        looked,
+        sums=sums,
         by_kind=dict(Counter(row["violation"] for row in found)),
         shown=found[:SHOWN_MAX],
-        rows_lost=told["rows_lost"],
-        odd_runs=odd(runs),
-        coverage=coverage(journal, span, runs, counts),
     )
     return result, found
 
 
 def judge(connection: duckdb.DuckDBPyConnection, span: Span = EVERYTHING) -> tuple[dict[str, int], list[Row]]:
     """What `ordering_audit.totals` and `violations` give, of the views `deliveries` and `events`; in order."""
-    since_ns, until_ns = _ends(span)
-    around_since_ns, around_until_ns = _ends(span.around)
-    parameters = {
-        "since_ns": since_ns,
-        "until_ns": until_ns,
-        "around_since_ns": around_since_ns,
-        "around_until_ns": around_until_ns,
-        "beginnings": list(BEGINNINGS),
-        "absences": list(ABSENCES),
-    }
-    judged = _ask(connection, "audit.sql", parameters)
+    ends = span.ends_ns
+    answer = connection.execute(
+        (files("spark_reports") / "audit.sql").read_text(),
+        ends | {"beginnings": list(BEGINNINGS), "absences": list(ABSENCES)},
+    )
+    (row,) = answer.fetchall()  # to the end, or the connection takes nothing else
+    assert answer.description is not None
+    judged = dict(zip([column[0] for column in answer.description], row, strict=True))
     rows = (row for one in judged["found"] or [] for row in _violations(one))
-    found = [row for row in rows if since_ns <= row["wall_ns"] < until_ns]
+    found = [row for row in rows if ends["since_ns"] <= row["wall_ns"] < ends["until_ns"]]
     return {name: judged[name] for name in audit.SUMS}, in_order(found)
 
 
 def in_order(found: list[Row]) -> list[Row]:
     """Violations as reports have them."""
     return sorted(found, key=lambda row: (row["violation"], row["wall_ns"], row["message"]))
-
-
-def _ends(span: Span) -> tuple[int, int]:
-    first, last = EVER_NS
-    return (
-        first if span.since is None else nanoseconds(span.since),
-        last if span.until is None else nanoseconds(span.until),
-    )
-
-
-def _open(connection: duckdb.DuckDBPyConnection, journal: Journal, span: Span) -> None:
-    """Views of all tables; of deliveries only the files that may have rows around the span."""
-    for name, table in TABLES.items():
-        found = journal.files.get(name, [])
-        if name == DELIVERIES.name:
-            found = [file for file in found if (hour := hour_of(file)) is None or span.around.touches(hour)]
-        connection.register(f"empty_{name}", arrow_schema(table).empty_table())
-        source = f"FROM empty_{name}"
-        if found:
-            paths = ", ".join("'" + file.replace("'", "''") + "'" for file in found)
-            options = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
-            source += f" UNION ALL BY NAME FROM read_parquet([{paths}], {options})"
-        connection.execute(f"CREATE VIEW {name} AS {source}")
-
-
-def _ask(connection: duckdb.DuckDBPyConnection, name: str, parameters: dict[str, Any]) -> Row:
-    answer = connection.execute((files("spark_reports") / name).read_text(), parameters)
-    (row,) = answer.fetchall()  # to the end, or the connection takes nothing else
-    assert answer.description is not None
-    return dict(zip([column[0] for column in answer.description], row, strict=True))
 
 
 def _violations(row: Row) -> Iterator[Row]:

@@ -7,94 +7,61 @@ clock.
 
 from __future__ import annotations
 
-from functools import reduce
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
-
-from spark_reports.columns import RUN
-from spark_reports.holdings import goes_whole
+import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
 ODD_NS: Final = 1_000_000_000
 """Less is what clocks do."""
-SEEN: Final = ("rows", "first_wall_ns", "last_wall_ns", "ahead_min_ns", "ahead_max_ns")
+TABLE: Final = pa.schema(
+    dict.fromkeys(("gateway", "life"), pa.string())
+    | dict.fromkeys(("rows", "deliveries", "first_wall_ns", "last_wall_ns", "clock_moved_ns"), pa.int64())
+    | {"beside": pa.string(), "killed": pa.bool_()}
+)
 
 
-def presence(deliveries: DataFrame, counted: DataFrame) -> DataFrame:
-    """Who took part in what, and how much of it: a small table from one look at all rows.
-
-    Args:
-        deliveries: rows of the journal's table of this name.
-        counted: what `coverage.counted` gives.
-
-    Returns:
-        `gateway`, `life`, `topic`, `subscription`, `consumer`; `rows` and the other columns that `runs` needs;
-        `deliveries` (its rows `sent`), `counted` (what the gateway counted of run and subscription, or null),
-        `sent_then` (rows `sent` of that time), and `goes_whole`, for `holdings.numbered`.
-    """
-    at = F.col("at_ns")
-    sent = F.col("event") == "sent"
-    then = sent & (at > F.col("since_ns")) & (at <= F.col("until_ns"))
-    return (
-        deliveries.join(F.broadcast(counted), list(RUN), "left")
-        .groupBy("gateway", *RUN, "consumer")
-        .agg(
-            *_seen(),
-            F.count(F.when(sent, 1)).alias("deliveries"),
-            F.max("counted").alias("counted"),
-            F.count(F.when(then, 1)).alias("sent_then"),
-            goes_whole(),
-        )
-    )
-
-
-def runs(present: DataFrame, tables: Sequence[DataFrame] = (), killed: Collection[str] = ()) -> DataFrame:
+def runs(seen: Iterable[dict[str, Any]], killed: Collection[str] = ()) -> list[dict[str, Any]]:
     """Every run, in the order in which a gateway's began.
 
     Args:
-        present: what `presence` gives.
-        tables: rows of the journal's other tables.
+        seen: of each run any number of rows with `gateway`, `life`, `rows`, `first_wall_ns`, `last_wall_ns`,
+            `ahead_min_ns` and `ahead_max_ns` (of the wall clock before the run's), and perhaps `deliveries`.
         killed: runs of which it is known (`reading.Journal.killed`).
 
     Returns:
         `gateway`, `life`, `rows`, `deliveries` (of these, sent messages), `first_wall_ns`, `last_wall_ns`,
         `clock_moved_ns` (how far the wall clock moved against the run's own), `beside` (a run of the same gateway that
-        had not ended when this one began, or null), `killed`.
+        had not ended when this one began, or None), `killed`.
     """
-    seen = [table.groupBy("gateway", "life").agg(*_seen(), F.lit(0).alias("deliveries")) for table in tables]
-    found = (
-        reduce(DataFrame.unionByName, seen, present.select("gateway", "life", *SEEN, "deliveries"))
-        .groupBy("gateway", "life")
-        .agg(
-            F.sum("rows").alias("rows"),
-            F.sum("deliveries").alias("deliveries"),
-            F.min("first_wall_ns").alias("first_wall_ns"),
-            F.max("last_wall_ns").alias("last_wall_ns"),
-            (F.max("ahead_max_ns") - F.min("ahead_min_ns")).alias("clock_moved_ns"),
-        )
-    )
-    in_time = Window.partitionBy("gateway").orderBy("first_wall_ns", "life")
-    before = F.max(F.struct("last_wall_ns", "life")).over(in_time.rowsBetween(Window.unboundedPreceding, -1))
-    return (
-        found.withColumn("before", before)
-        .withColumn(
-            "beside", F.when(F.col("before.last_wall_ns") > F.col("first_wall_ns") + ODD_NS, F.col("before.life"))
-        )
-        .drop("before")
-        .withColumn("killed", F.col("life").isin(*killed))
-        .orderBy("gateway", "first_wall_ns", "life")
-    )
-
-
-def _seen() -> list[Column]:
-    """Aggregates that `runs` is made of: `SEEN`."""
-    ahead = F.col("wall_ns") - F.col("at_ns")
-    found = (F.count(F.lit(1)), F.min("wall_ns"), F.max("wall_ns"), F.min(ahead), F.max(ahead))
-    return [column.alias(name) for column, name in zip(found, SEEN, strict=True)]
+    of_run: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in seen:
+        of_run[row["gateway"], row["life"]].append(row)
+    found = [
+        {
+            "gateway": gateway,
+            "life": life,
+            "rows": sum(row["rows"] for row in rows),
+            "deliveries": sum(row.get("deliveries", 0) for row in rows),
+            "first_wall_ns": min(row["first_wall_ns"] for row in rows),
+            "last_wall_ns": max(row["last_wall_ns"] for row in rows),
+            "clock_moved_ns": max(row["ahead_max_ns"] for row in rows) - min(row["ahead_min_ns"] for row in rows),
+            "beside": None,
+            "killed": life in killed,
+        }
+        for (gateway, life), rows in of_run.items()
+    ]
+    found.sort(key=lambda run: (run["gateway"], run["first_wall_ns"], run["life"]))
+    longest: dict[str, tuple[int, str]] = {}
+    for run in found:
+        last_ns, life = longest.get(run["gateway"], (run["first_wall_ns"], ""))
+        if last_ns > run["first_wall_ns"] + ODD_NS:
+            run["beside"] = life
+        longest[run["gateway"]] = max((last_ns, life), (run["last_wall_ns"], run["life"]))
+    return found
 
 
 def odd(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,10 +7,13 @@ the party: `of` its topic and subscription, `run` its life, `worker` its consume
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from spark_reports.columns import PLACE, RUN, wall_ns_of
@@ -48,49 +51,44 @@ _NAMED: Final = pa.schema(
 )
 
 
-def goes_whole() -> Column:
-    """An aggregate: whether something was sent that only goes with all of its batch."""
-    return F.coalesce(F.max(F.col("why") == WHOLE), F.lit(False)).alias("goes_whole")
-
-
 def parties_of(deliveries: DataFrame) -> list[dict[str, Any]]:
-    """Who took part: `PARTY` and `goes_whole`."""
-    return [row.asDict() for row in deliveries.groupBy(*PARTY).agg(goes_whole()).collect()]
+    """Who took part: `PARTY`, and `goes_whole` (whether something was sent that only goes with all of its batch)."""
+    goes_whole = F.coalesce(F.max(F.col("why") == WHOLE), F.lit(False)).alias("goes_whole")
+    return [row.asDict() for row in deliveries.groupBy(*PARTY).agg(goes_whole).collect()]
 
 
-def numbered(parties: Iterable[dict[str, Any]], events: DataFrame) -> pa.Table:
+def numbered(parties: Iterable[dict[str, Any]], told: Iterable[dict[str, Any]]) -> pa.Table:
     """All parties, with their numbers and with what events tell of their runs: a small table.
 
     Args:
         parties: what `parties_of` gives.
-        events: rows of the journal's table of this name.
+        told: events, with those of `BEGINNINGS` and `ABSENCES`.
 
     Returns:
         `PARTY`, `party`, `NUMBERS`, and of subscription and life: `marks` (when it began), `absences` (when the gateway
         may have given up what waits), both in order, and `unordered` (whether it promises no order).
     """
-    beginning, absence = F.col("kind").isin(*BEGINNINGS), F.col("kind").isin(*ABSENCES)
-    told = (
-        events.where(beginning | absence)
-        .groupBy(*RUN)
-        .agg(
-            F.array_sort(F.collect_list(F.when(beginning, F.col("at_ns")))).alias("marks"),
-            F.array_sort(F.collect_list(F.when(absence, F.col("at_ns")))).alias("absences"),
-            F.max(F.get_json_object("facts", "$.ordering_mode") == "unordered").alias("unordered"),
-        )
-    )
-    of_runs = {tuple(row[name] for name in RUN): row.asDict() for row in told.collect()}
+    marks: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    absences: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    unordered = set()
+    for event in sorted(told, key=itemgetter("at_ns")):
+        run = tuple(event[name] for name in RUN)
+        if event["kind"] in BEGINNINGS:
+            marks[run].append(event["at_ns"])
+            if json.loads(event["facts"]).get("ordering_mode") == "unordered":
+                unordered.add(run)
+        elif event["kind"] in ABSENCES:
+            absences[run].append(event["at_ns"])
     names = sorted(tuple(str(party[name]) for name in PARTY) for party in parties)
     of = _numbers([(topic, subscription) for topic, subscription, *_ in names])
     runs, workers = _numbers([life for _, _, life, _, _ in names]), _numbers([consumer for *_, consumer in names])
     rows = []
     for number, (topic, subscription, life, gateway, consumer) in enumerate(names):
-        said = of_runs.get((topic, subscription, life), {})
+        run = (topic, subscription, life)
         rows.append(
             dict(zip(PARTY, (topic, subscription, life, gateway, consumer), strict=True))
             | {"party": number, "of": of[topic, subscription], "run": runs[life], "worker": workers[consumer]}
-            | {"unordered": bool(said.get("unordered"))}
-            | {"marks": said.get("marks", []), "absences": said.get("absences", [])}
+            | {"unordered": run in unordered, "marks": marks[run], "absences": absences[run]}
         )
     return pa.Table.from_pylist(rows, _NAMED)
 

@@ -27,6 +27,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from proxy.journal.schema import DELIVERIES, DRAINS, EVENTS
+from spark_reports.holdings import ABSENCES, BEGINNINGS, parties_of
 from spark_reports.ordering_audit import judge, violations
 from spark_reports.output import replacing
 from spark_reports.place import JournalError, place_at
@@ -174,7 +175,7 @@ class Live:
     def _judge(self, of_keys: DataFrame, number: int) -> None:
         whole = of_keys.persist()
         begins = sorted(row[0] for row in whole.select(F.unix_seconds("window.start")).distinct().collect())
-        events = _events(self._spark, self._place)
+        told = [row.asDict() for row in _events(self._spark, self._place).collect()]
         counted: list[dict[str, Any]] = []
         found: list[pa.Table] = []
         for begin in begins:
@@ -182,7 +183,7 @@ class Live:
             rows = of_window.select(*KEY, F.explode("rows").alias("row")).select(*KEY, "row.*")
             since = datetime.fromtimestamp(begin, UTC)
             until = since + timedelta(seconds=self._pace.window_s)
-            found.append(violations(judge(rows, events, Edge(since, until))).toArrow())
+            found.append(violations(judge(rows, parties_of(rows), told, Edge(since, until))).toArrow())
             counts = rows.agg(*_counts()).first()
             assert counts is not None
             start_ns = begin * 1_000_000_000
@@ -238,4 +239,5 @@ def _events(spark: SparkSession, place: Place) -> DataFrame:
     if not any(files_of(place, EVENTS.name)):
         return spark.createDataFrame([], schema)
     there = place.table(EVENTS.name)
-    return spark.read.schema(schema).option("basePath", there).option("recursiveFileLookup", "false").parquet(there)
+    rows = spark.read.schema(schema).option("basePath", there).option("recursiveFileLookup", "false").parquet(there)
+    return rows.where(F.col("kind").isin(*BEGINNINGS, *ABSENCES))

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
@@ -41,12 +41,13 @@ from spark_reports.holdings import (
     RETURNED,
     holdings,
     numbered,
-    parties_of,
 )
 from spark_reports.span import EVERYTHING, Span, nanoseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from spark_reports.asking import Row
 
 KEY: Final = ("topic", "subscription", "key_digest")
 VIOLATIONS: Final = (
@@ -103,23 +104,20 @@ class Judged:
         return Judged(self.parts.cache(), self.named, self.span)
 
 
-def judge(
-    deliveries: DataFrame, events: DataFrame, span: Span = EVERYTHING, who: Sequence[dict[str, Any]] | None = None
-) -> Judged:
+def judge(deliveries: DataFrame, parties: Sequence[Row], told: Iterable[Row], span: Span = EVERYTHING) -> Judged:
     """All of the work, in one pass, which `violations` and `totals` read.
 
     Args:
         deliveries: rows of the journal's table of this name.
-        events: likewise.
+        parties: what `holdings.parties_of` gives of them.
+        told: the journal's events, with those that `holdings.numbered` needs.
         span: what is to be judged and counted. The rows are of `span.around`: what was sent before that is known from
             its end only, and is taken as sent.
-        who: what `holdings.parties_of` gives of these deliveries, if it is known.
     """
     begin = span.around.since
-    known = parties_of(deliveries) if who is None else who
-    named = deliveries.sparkSession.createDataFrame(numbered(known, events))
+    named = deliveries.sparkSession.createDataFrame(numbered(parties, told))
     since_ns = None if begin is None else nanoseconds(begin)
-    held = holdings(deliveries, named, since_ns, whole=any(party["goes_whole"] for party in known))
+    held = holdings(deliveries, named, since_ns, whole=any(party["goes_whole"] for party in parties))
     moment = F.coalesce("sent_ns", "ended_ns") + F.col("ahead_ns")
     inside = {
         "inside": span.holds(moment),
@@ -127,10 +125,10 @@ def judge(
     }
     by_time = _by_time(_by_message(held.withColumns(inside)))
     questions = {name: F.coalesce(question, F.lit(False)) for name, question in _questions().items()}
-    told = by_time.withColumns(questions)
+    asked = by_time.withColumns(questions)
     is_found = reduce(or_, map(F.col, questions), F.col("is_witness"))
     parts = (
-        told.withColumn("part", F.spark_partition_id())
+        asked.withColumn("part", F.spark_partition_id())
         .groupBy("part")
         .agg(
             *[F.sum(column.cast("long")).alias(name) for name, column in _sums().items()],
@@ -171,16 +169,6 @@ def totals(judged: Judged) -> DataFrame:
         again, and nothing says that they should have been).
     """
     return judged.parts.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS])
-
-
-def parties(present: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Who took part: how many `consumers`, `lives` and `gateways` there are in the rows of `gateway_runs.presence`."""
-    who = list(present)
-    return {
-        "consumers": len({(row["topic"], row["subscription"], row["consumer"]) for row in who}),
-        "lives": len({row["life"] for row in who}),
-        "gateways": len({row["gateway"] for row in who}),
-    }
 
 
 def _in_turn(held: DataFrame) -> DataFrame:

@@ -26,23 +26,19 @@ none.
 
 from __future__ import annotations
 
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from spark_reports import ordering_audit as audit
 from spark_reports.holdings import ABSENCES, BEGINNINGS
 from spark_reports.policy_spans import KINDS, NEVER, RUN, PolicySpans, policy_spans
-from spark_reports.span import EVERYTHING, Span, nanoseconds
+from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
-    import duckdb
-    from pyspark.sql import DataFrame, SparkSession
+    from spark_reports.asking import Ask, Row
 
 LATE_NS: Final = 3_000_000_000
 """A lease ends so much later at most than a twentieth behind its time: a gateway that stood still waits a second."""
-EARLIEST_NS: Final = -(1 << 62)
 
 
 def _schema(*numbers: str, texts: tuple[str, ...] = RUN) -> pa.Schema:
@@ -63,47 +59,28 @@ TABLES: Final = {
 """Small ones, made of events."""
 WANTED: Final = tuple(dict.fromkeys((*KINDS, *BEGINNINGS, *ABSENCES)))
 """Kinds of events that are looked at."""
-COLUMNS: Final = (*RUN, "at_ns", "number", "kind", "consumer", "facts")
-EVENTS: Final = (
-    "SELECT topic, subscription, life, at_ns, number, kind, consumer, facts FROM events WHERE list_contains($1, kind)"
-)
 
 
-def by_spark(
-    spark: SparkSession, deliveries: DataFrame, events: DataFrame, metrics: DataFrame, span: Span = EVERYTHING
-) -> DataFrame | None:
-    """Violations, with the columns of `ordering_audit.violations`; None if there is nothing to judge.
+def told(ask: Ask) -> list[Row]:
+    """Events of the kinds `WANTED`."""
+    return ask("told", {}, {"wanted": pa.table({"kind": WANTED})})
+
+
+def judge(ask: Ask, events: list[Row], span: Span = EVERYTHING) -> list[Row]:
+    """Violations, with the columns of `ordering_audit.violations`.
 
     Args:
-        spark: the session.
-        deliveries: rows of the journal's table of this name, of `span.around`.
-        events: all rows of that table.
-        metrics: likewise.
+        ask: asks an engine; it has deliveries of `span.around`, and all events and metrics.
+        events: what `told` gives.
         span: what is to be judged.
     """
-    rows = events.where(events["kind"].isin(*WANTED)).select(*COLUMNS).collect()
-    made = _tables([row.asDict() for row in rows])
-    if made is None:
-        return None
-    named: dict[str, Any] = {name: spark.createDataFrame(table) for name, table in made.items()}
-    named |= {"deliveries": deliveries, "events": events, "metrics": metrics, **_numbers(span)}
-    return spark.sql(_text(), **named).select(*audit.VIOLATIONS)
-
-
-def by_duckdb(connection: duckdb.DuckDBPyConnection, span: Span = EVERYTHING) -> list[dict[str, Any]]:
-    """The same of the views `deliveries`, `events` and `metrics`."""
-    events = connection.sql(EVENTS, params=[list(WANTED)])
-    made = _tables(events.to_arrow_table().to_pylist())
+    made = _tables(events)
     if made is None:
         return []
-    for name, table in made.items():
-        connection.register(f"policy_{name}", table)
-    names = {name: f"policy_{name}" for name in made} | {name: name for name in ("deliveries", "events", "metrics")}
-    found = connection.sql(_text().format(**names, **_numbers(span))).to_arrow_table().to_pylist()
-    return [{name: row[name] for name in audit.VIOLATIONS} for row in found]
+    return ask("policy_audit", span.ends_ns | {"never_ns": NEVER, "late_ns": LATE_NS}, made)
 
 
-def _tables(events: list[dict[str, Any]]) -> dict[str, pa.Table] | None:
+def _tables(events: list[Row]) -> dict[str, pa.Table] | None:
     """What is made of events, by name; None if nothing in them is to be judged."""
     spans = policy_spans(event for event in events if event["kind"] in KINDS)
     if not spans:
@@ -119,22 +96,5 @@ def _tables(events: list[dict[str, Any]]) -> dict[str, pa.Table] | None:
     return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in TABLES.items()}
 
 
-def _rows_of(spans: PolicySpans) -> dict[str, list[dict[str, Any]]]:
+def _rows_of(spans: PolicySpans) -> dict[str, list[Row]]:
     return {"policies": spans.policies, "parked": spans.parked, "losses": spans.losses, "kept_out": spans.kept_out}
-
-
-def _text() -> str:
-    return (files("spark_reports") / "policy_audit.sql").read_text()
-
-
-def _numbers(span: Span) -> dict[str, int]:
-    """In the text's braces."""
-    around = span.around
-    return {
-        "since_ns": EARLIEST_NS if span.since is None else nanoseconds(span.since),
-        "until_ns": NEVER if span.until is None else nanoseconds(span.until),
-        "around_since_ns": EARLIEST_NS if around.since is None else nanoseconds(around.since),
-        "around_until_ns": NEVER if around.until is None else nanoseconds(around.until),
-        "never_ns": NEVER,
-        "late_ns": LATE_NS,
-    }

@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from proxy.journal.schema import KILLED_KEY, METADATA_PREFIX, OPEN_DIRECTORY, PARTITIONS, TABLES
 from spark_reports.place import JournalError, Place, first_line, place_at
-from spark_reports.schemas import columns_that_differ, spark_schema
+from spark_reports.schemas import arrow_schema, columns_that_differ, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,11 +60,11 @@ class Journal:
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """All rows of a table: its columns and those of the path; none if there is no file."""
-        schema = spark_schema(TABLES[table])
         files = self.files.get(table, [])
-        if not files:
-            return spark.createDataFrame([], schema)
-        rows = spark.read.schema(schema).option("basePath", self.place.table(table)).parquet(*files)
+        if not files:  # as a table of Arrow's: for an empty list Spark would start Python's workers
+            return spark.createDataFrame(arrow_schema(TABLES[table]).empty_table())
+        reader = spark.read.schema(spark_schema(TABLES[table])).option("basePath", self.place.table(table))
+        rows = reader.parquet(*files)
         # All in one place, few rows need no shuffle, which would be a job of its own each time.
         return rows.coalesce(1) if self.is_small else rows
 

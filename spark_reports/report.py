@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.journal.schema import DELIVERIES
 from spark_reports import gateway_runs
-from spark_reports.coverage import nothing_judged
+from spark_reports.coverage import coverage, nothing_judged
 
 if TYPE_CHECKING:
     from spark_reports.coverage import Coverage
+    from spark_reports.looking import Looked
     from spark_reports.reading import Journal, Skipped
     from spark_reports.span import Span
 
 
-LOST_ROWS: Final = "keyline_gateway_journal_rows_dropped_total"
 SHOWN_MAX: Final = 20
 """Violations that are shown in words; all are written."""
 
@@ -70,27 +70,25 @@ class Report:
 def verdict(
     journal: Journal,
     span: Span,
+    looked: Looked,
     *,
-    totals: dict[str, int],
+    sums: dict[str, int],
     by_kind: dict[str, int],
     shown: list[dict[str, Any]],
-    rows_lost: int,
-    odd_runs: list[dict[str, Any]],
-    coverage: Coverage,
 ) -> Report:
-    """What an engine found, as a report; `shown` are the first violations."""
-    judged = totals["deliveries"] or by_kind
+    """What an engine found, as a report; `sums` are `ordering_audit.SUMS`, and `shown` the first violations."""
+    judged = sums["deliveries"] or by_kind
     return Report(
         source=journal.place.root,
-        totals=totals,
+        totals=sums | looked.totals,
         violations=sum(by_kind.values()),
         by_kind=by_kind,
         evidence=[_words(row) for row in shown],
         files=sum(map(len, journal.files.values())),
-        rows_lost=rows_lost,
+        rows_lost=looked.rows_lost,
         skipped=journal.skipped,
-        odd_runs=odd_runs,
-        coverage=coverage,
+        odd_runs=gateway_runs.odd(looked.runs),
+        coverage=coverage(journal, span, looked.runs, looked.counts),
         unjudged=None if judged else nothing_judged(journal, span),
     )
 

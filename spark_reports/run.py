@@ -7,37 +7,40 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from proxy.journal.schema import DELIVERIES, METRICS, TABLES
-from spark_reports import gateway_runs, policy_audit, service
-from spark_reports.columns import RUN
-from spark_reports.coverage import counted, coverage, written
+from spark_reports import policy_audit, service
+from spark_reports.asking import of_spark
+from spark_reports.coverage import written
+from spark_reports.gateway_runs import TABLE as RUNS
 from spark_reports.jobs import Tables, all_jobs
-from spark_reports.ordering_audit import judge, parties, totals, violations
+from spark_reports.looking import look, looking
+from spark_reports.ordering_audit import judge, totals, violations
 from spark_reports.output import replacing
 from spark_reports.page import page
 from spark_reports.place import JournalError
 from spark_reports.reading import SMALL_BYTES, Journal, hour_of, open_journal
-from spark_reports.report import LOST_ROWS, SHOWN_MAX, Report, verdict
+from spark_reports.report import SHOWN_MAX, Report, verdict
 from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from spark_reports.coverage import Coverage
+    from spark_reports.asking import Ask
+    from spark_reports.looking import Looked
 
 LOCAL_PARTITIONS: Final = 16
 SETTINGS: Final = {
@@ -116,16 +119,20 @@ def session(
     `settings` are Spark's own, by their names; they win. Here it is made for a journal of `size_bytes`, if given.
     """
     builder = SparkSession.builder.appName("keyline report")
-    if master is None and SUBMITTED not in os.environ:
-        master = "local[*]"
-    if master is not None:
-        builder = builder.master(master)
-    here = HERE | _class_path() | _settings_here(size_bytes) if (master or "").startswith("local") else {}
+    is_here = _is_here(master)
+    if is_here or master is not None:
+        builder = builder.master(master or "local[*]")
+    here = HERE | _class_path() | _settings_here(size_bytes) if is_here else {}
     for name, value in {**SETTINGS, **here, **settings}.items():
         builder = builder.config(name, value)
     made: SparkSession = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def _is_here(master: str | None) -> bool:
+    """Whether Spark is this process alone."""
+    return SUBMITTED not in os.environ if master is None else master.startswith("local")
 
 
 def _settings_here(size_bytes: int | None) -> dict[str, str]:
@@ -158,6 +165,11 @@ def report(
     return report_on(spark, opened(root, span), out, span, watcher or NoWatcher())
 
 
+def beforehand(journal: Journal, span: Span, master: str | None) -> AbstractContextManager[Future[Looked] | None]:
+    """The look at a journal that needs no Spark, begun: where both are on this machine; else None."""
+    return looking(journal, span) if journal.place.is_local and _is_here(master) else nullcontext()
+
+
 def opened(root: str, span: Span = EVERYTHING) -> Journal:
     """The journal, if it has a file of the time.
 
@@ -175,18 +187,34 @@ def opened(root: str, span: Span = EVERYTHING) -> Journal:
     return journal
 
 
-def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Span, watcher: Watcher) -> Report:
-    """The same for a journal that is open already."""
-    rows = {name: span.cut(journal.read(spark, name)) for name in TABLES}
-    runs: Future[pa.Table] = Future()
-    jobs = {} if out is None else _jobs(spark, journal, span, rows, runs)
+def report_on(
+    spark: SparkSession,
+    journal: Journal,
+    out: Path | None,
+    span: Span,
+    watcher: Watcher,
+    begun: Future[Looked] | None = None,
+) -> Report:
+    """The same for a journal that is open already; a look at it may have `begun`."""
+    master = spark.sparkContext.master
+    with nullcontext(begun) if begun else beforehand(journal, span, master) as look_begun:
+        return _report_on(spark, journal, out, span, watcher, look_begun)
+
+
+def _report_on(
+    spark: SparkSession, journal: Journal, out: Path | None, span: Span, watcher: Watcher, begun: Future[Looked] | None
+) -> Report:
     pool = ThreadPoolExecutor(AT_ONCE, "job")
+    rows = {name: journal.read(spark, name) for name in TABLES}
+    ask = of_spark(spark, rows | {DELIVERIES.name: span.around.cut(rows[DELIVERIES.name])})
+    looked = begun or pool.submit(look, ask, span, journal.killed)
+    jobs = {} if out is None else _jobs(rows, journal, span, looked)
     watcher.began("audit", 1, len(jobs) + 1)
     try:
-        judged = pool.submit(_judged, spark, journal, span, rows, runs)
+        judged = pool.submit(_audit, ask, rows[DELIVERIES.name], journal, span, looked)
         found = pool.map(lambda build: build().toArrow(), jobs.values())
         result, violations_found = judged.result()
-        results = {"violations": violations_found, "runs": runs.result()}
+        results = {"violations": violations_found, "runs": pa.Table.from_pylist(looked.result().runs, RUNS)}
         for number, name in enumerate(jobs, 2):
             watcher.began(name, number, len(jobs) + 1)
             results[name] = next(found)
@@ -202,35 +230,17 @@ def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Spa
 
 
 def _jobs(
-    spark: SparkSession, journal: Journal, span: Span, rows: dict[str, DataFrame], told: Future[pa.Table]
+    rows: dict[str, DataFrame], journal: Journal, span: Span, looked: Future[Looked]
 ) -> dict[str, Callable[[], DataFrame]]:
-    """What is found besides the audit, by name; some of it waits until the gateways' runs are `told`."""
+    """What is found besides the audit, by name; some of it waits until the gateways' runs are known."""
     tables = Tables(
-        **rows,
-        metrics_and_before=service.with_before(span).cut(journal.read(spark, METRICS.name)),
+        **{name: span.cut(table) for name, table in rows.items()},
+        metrics_and_before=service.with_before(span).cut(rows[METRICS.name]),
         span=span,
-        window_s=lambda: _window_s(told.result().to_pylist()),
+        window_s=lambda: _window_s(looked.result().runs),
         is_small=journal.is_small,
     )
     return {job.name: partial(job.build, tables) for job in all_jobs()}
-
-
-def _judged(
-    spark: SparkSession, journal: Journal, span: Span, rows: dict[str, DataFrame], told: Future[pa.Table]
-) -> tuple[Report, pa.Table]:
-    """The verdict and all violations; what is known of gateways' runs is `told` before, as some jobs wait for it."""
-    try:
-        counts = counted(rows["metrics"], rows["events"]).cache()
-        present = gateway_runs.presence(rows[DELIVERIES.name], counts).cache()
-        who = [row.asDict() for row in present.collect()]
-        others = [rows[name] for name in journal.files if name != DELIVERIES.name]
-        told.set_result(gateway_runs.runs(present, others, journal.killed).toArrow())
-    except BaseException as error:
-        told.set_exception(error)
-        raise
-    runs = told.result().to_pylist()
-    covered = _coverage(journal, span, runs, counts, who)
-    return _audit(spark, journal, span, rows, runs, who, covered)
 
 
 def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None:
@@ -249,58 +259,27 @@ def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None
     (directory / "index.html").write_text(page(result, results))
 
 
-def _coverage(
-    journal: Journal, span: Span, runs: list[dict[str, Any]], counts: DataFrame, who: list[dict[str, Any]]
-) -> Coverage:
-    sent: Counter[tuple[str, ...]] = Counter()
-    for row in who:
-        sent[tuple(row[name] for name in RUN)] += row["sent_then"]
-    pairs = [(row["counted"], sent[tuple(row[name] for name in RUN)]) for row in counts.collect()]
-    return coverage(journal, span, runs, pairs)
-
-
 def _audit(
-    spark: SparkSession,
-    journal: Journal,
-    span: Span,
-    rows: dict[str, DataFrame],
-    runs: list[dict[str, Any]],
-    who: list[dict[str, Any]],
-    covered: Coverage,
+    ask: Ask, deliveries: DataFrame, journal: Journal, span: Span, begun: Future[Looked]
 ) -> tuple[Report, pa.Table]:
-    around = span.around.cut(journal.read(spark, "deliveries"))
-    events = journal.read(spark, "events")
-    # Who took part in a span's margins is not in its rows.
-    judged = judge(around, events, span, who if span.is_everything else None).cache()
-    of_contract = violations(judged)
-    of_policies = policy_audit.by_spark(spark, around, events, journal.read(spark, METRICS.name), span)
-    every = of_contract if of_policies is None else of_contract.unionByName(of_policies)
-    found = every.toArrow().sort_by([(name, "ascending") for name in ("violation", "wall_ns", "message")])
-    counts = totals(judged).first()
-    assert counts is not None
+    """The verdict and all violations."""
+    looked = begun.result()
+    judged = judge(span.around.cut(deliveries), looked.parties, looked.told, span).cache()
+    of_contract = violations(judged).toArrow()
+    of_policies = pa.Table.from_pylist(policy_audit.judge(ask, looked.told, span), of_contract.schema)
+    every = pa.concat_tables([of_contract, of_policies])
+    found = every.sort_by([(name, "ascending") for name in ("violation", "wall_ns", "message")])
+    sums = totals(judged).first()
+    assert sums is not None
     result = verdict(
         journal,
         span,
-        totals=counts.asDict() | parties(who),
+        looked,
+        sums=sums.asDict(),
         by_kind=dict(Counter(map(str, found.column("violation").to_pylist()))),
         shown=found.slice(0, SHOWN_MAX).to_pylist(),
-        rows_lost=_rows_lost(rows["metrics"]),
-        odd_runs=gateway_runs.odd(runs),
-        coverage=covered,
     )
     return result, found
-
-
-def _rows_lost(metrics: DataFrame) -> int:
-    lost = (
-        metrics.where(F.col("name") == LOST_ROWS)
-        .groupBy("life", F.col("labels")["kind"])
-        .agg(F.max("value").alias("value"))
-        .agg(F.coalesce(F.sum("value"), F.lit(0.0)))
-        .first()
-    )
-    assert lost is not None
-    return int(cast("float", lost[0]))
 
 
 def _window_s(runs: list[dict[str, Any]]) -> int:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MARGIN: Final = timedelta(hours=1)
 """Read before and after, so that what was at a worker when the span began or ended is judged as it was."""
 
+EARLIEST_NS: Final = -(1 << 62)
+LATEST_NS: Final = (1 << 63) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -60,6 +63,15 @@ class Span:
         """Whether some of the hour that begins then is in it."""
         after_since = self.since is None or hour + timedelta(hours=1) > self.since
         return after_since and (self.until is None or hour < self.until)
+
+    @property
+    def ends_ns(self) -> dict[str, int]:
+        """`since_ns` and `until_ns`, also of the span `around`; what has no end ends beyond all times."""
+        ends = {}
+        for name, span in (("", self), ("around_", self.around)):
+            ends[f"{name}since_ns"] = EARLIEST_NS if span.since is None else nanoseconds(span.since)
+            ends[f"{name}until_ns"] = LATEST_NS if span.until is None else nanoseconds(span.until)
+        return ends
 
     def holds(self, wall_ns: Column) -> Column:
         """Whether a moment is in it."""

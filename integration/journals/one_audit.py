@@ -10,26 +10,35 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_reports.run import Watcher
 
 
 def by_spark(root: str, cores: int) -> dict[str, int]:
     """As `keyline report` without `--out` does it."""
-    from spark_reports.run import opened, report, session  # noqa: PLC0415 - not in DuckDB's process
-
-    return report(session(f"local[{cores}]", size_bytes=opened(root).size_bytes), root, None).by_kind
+    return _report(root, cores, None, None)
 
 
 def by_report(root: str, cores: int) -> dict[str, int]:
     """As `keyline report` with `--out` does it: the audit and all other jobs, and everything is written."""
-    from spark_reports.run import opened, report, session  # noqa: PLC0415 - not in DuckDB's process
-
     steps = Steps()
-    spark = session(f"local[{cores}]", size_bytes=opened(root).size_bytes)
     with tempfile.TemporaryDirectory() as out:
-        found = report(spark, root, Path(out), watcher=steps).by_kind
+        found = _report(root, cores, Path(out), steps)
         steps.began("", 0, 0)
     print(json.dumps(steps.seconds))
     return found
+
+
+def _report(root: str, cores: int, out: Path | None, watcher: Watcher | None) -> dict[str, int]:
+    from spark_reports.run import NoWatcher, beforehand, opened, report_on, session  # noqa: PLC0415 - not in DuckDB's
+    from spark_reports.span import EVERYTHING  # noqa: PLC0415 - likewise
+
+    journal, master = opened(root), f"local[{cores}]"
+    with beforehand(journal, EVERYTHING, master) as looked:
+        spark = session(master, size_bytes=journal.size_bytes)
+        return report_on(spark, journal, out, EVERYTHING, watcher or NoWatcher(), looked).by_kind
 
 
 class Steps:

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 import pyarrow as pa
 
-from proxy.journal.schema import DELIVERIES, EVENTS, METRICS
-from spark_reports import duckdb_audit, policy_audit
+from proxy.journal.schema import DELIVERIES, DRAINS, EVENTS, METRICS, REDELIVERIES
+from spark_reports import asking, duckdb_audit, policy_audit
+from spark_reports.holdings import parties_of
+from spark_reports.looking import look
+from spark_reports.ordering_audit import judge
 from spark_reports.schemas import arrow_schema, spark_schema
 from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from spark_reports.looking import Looked
+    from spark_reports.ordering_audit import Judged
 
     Message = tuple[int, int, int]
     """Ledger, entry, batch index."""
@@ -159,6 +165,28 @@ def frames(spark: SparkSession, *lives: Life) -> tuple[DataFrame, DataFrame]:
     )
 
 
+def by_spark(spark: SparkSession, *lives: Life, span: Span = EVERYTHING) -> Judged:
+    """What Spark's audit makes of these lives."""
+    rows, _ = frames(spark, *lives)
+    deliveries = rows.where(span.around.holds(rows["wall_ns"]))
+    events = [event for life in lives for event in life.events]
+    return judge(deliveries, parties_of(deliveries), events, span)
+
+
+def looked_at(spark: SparkSession, *lives: Life, span: Span = EVERYTHING, killed: Collection[str] = ()) -> Looked:
+    """What a look at these lives sees: the same by each engine."""
+    with duckdb.connect() as connection:
+        _register(connection, lives)
+        seen = look(asking.of_duckdb(connection), span, killed)
+    frames = {name: spark.createDataFrame(rows) for name, rows in _tables(lives).items()}
+    other = look(asking.of_spark(spark, frames), span, killed)
+    for one in (seen, other):
+        for rows in (one.parties, one.counts, one.told):
+            rows.sort(key=str)
+    assert seen == other
+    return seen
+
+
 def by_duckdb(*lives: Life, span: Span = EVERYTHING) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """What the other engine finds in these lives: sums, and violations in order."""
     with duckdb.connect() as connection:
@@ -186,25 +214,32 @@ class PolicyCases:
         self._lives += copies
         with duckdb.connect() as connection:
             _register(connection, copies)
-            found = duckdb_audit.in_order(policy_audit.by_duckdb(connection))
+            ask = asking.of_duckdb(connection)
+            found = duckdb_audit.in_order(policy_audit.judge(ask, policy_audit.told(ask)))
         self._found += found
         return found
 
     def check(self, spark: SparkSession) -> None:
         """Spark finds the same in all of them."""
-        deliveries, events = frames(spark, *self._lives)
-        numbers = [{**row, "labels": {}} for life in self._lives for row in life.metrics]
-        metrics = spark.createDataFrame(numbers, spark_schema(METRICS))
-        judged = policy_audit.by_spark(spark, deliveries, events, metrics)
-        found = [] if judged is None else [row.asDict() for row in judged.collect()]
+        frames = {name: spark.createDataFrame(rows) for name, rows in _tables(self._lives).items()}
+        ask = asking.of_spark(spark, frames)
+        found = policy_audit.judge(ask, policy_audit.told(ask))
         assert sorted(found, key=str) == sorted(self._found, key=str)
 
 
 def _register(connection: duckdb.DuckDBPyConnection, lives: Iterable[Life]) -> None:
-    tables = (
-        (DELIVERIES, [row for life in lives for row in life.deliveries]),
-        (EVENTS, [row for life in lives for row in life.events]),
-        (METRICS, [row for life in lives for row in life.metrics]),
-    )
-    for table, rows in tables:
-        connection.register(table.name, pa.Table.from_pylist(rows, arrow_schema(table)))
+    for name, rows in _tables(lives).items():
+        connection.register(name, rows)
+
+
+def _tables(lives: Iterable[Life]) -> dict[str, pa.Table]:
+    """The journal of these lives."""
+    of = list(lives)
+    rows = {
+        DELIVERIES: [row for life in of for row in life.deliveries],
+        EVENTS: [row for life in of for row in life.events],
+        METRICS: [row for life in of for row in life.metrics],
+        DRAINS: [],
+        REDELIVERIES: [],
+    }
+    return {table.name: pa.Table.from_pylist(found, arrow_schema(table)) for table, found in rows.items()}

@@ -5,20 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from proxy.journal.schema import METRICS
-from spark_reports.coverage import COUNTED, Coverage, counted, coverage
-from spark_reports.gateway_runs import presence
+from spark_reports.coverage import Coverage, coverage
 from spark_reports.place import place_at
 from spark_reports.reading import Journal, Skipped
-from spark_reports.schemas import spark_schema
 from spark_reports.span import Span, nanoseconds
-from tests.reports.journal_made import MS, SUBSCRIPTION, TOPIC, WALL_NS, Life, frames
+from tests.reports.journal_made import WALL_NS, Life, looked_at
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 NOON_NS, HOUR_NS = nanoseconds(NOON), 3_600_000_000_000
 MINUTE_NS = HOUR_NS // 60
+COUNTED = "keyline_subscription_sent_messages_total"
+LOST_ROWS = "keyline_gateway_journal_rows_dropped_total"
 
 
 def run(begin_h: float, end_h: float, deliveries: int = 1) -> dict[str, Any]:
@@ -61,36 +60,29 @@ def test_shares_are_rounded_down() -> None:
     assert Coverage(0, 0, 0, 0, 0).words.endswith("; the gateways' own counts are not in the journal")
 
 
-def snapshots(spark: SparkSession, **values: dict[int, float]) -> DataFrame:
-    """The counter by runs and milliseconds."""
-    rows = [
-        {
-            "life": life,
-            "at_ns": at * MS,
-            "wall_ns": WALL_NS + at * MS,
-            "name": COUNTED,
-            "topic": TOPIC,
-            "subscription": SUBSCRIPTION,
-            "value": value,
-            "gateway": "gw-1",
-        }
-        for life, of_run in values.items()
-        for at, value in of_run.items()
-    ]
-    return spark.createDataFrame(rows, spark_schema(METRICS))
-
-
 def test_rows_are_compared_with_what_the_gateway_had_counted(spark: SparkSession) -> None:
     """From the subscription's beginning, or else from the first snapshot, to the last; the counter may restart."""
-    begun = Life("begun").happened(5, "subscription_began")
+    begun = Life("begun").happened(5, "subscription_began").counted(100, COUNTED, 2.0)
     begun.did(10, "w1", (1, 1, -1), 1).did(20, "w1", (1, 2, -1), 2).did(150, "w1", (1, 3, -1), 3)
-    midst = Life("midst")
+    midst = Life("midst").counted(100, COUNTED, 40.0).counted(200, COUNTED, 41.0).counted(300, COUNTED, 1.0)
     for at in (10, 110, 210, 310):
         midst.did(at, "w1", (2, at, -1), at)
-    metrics = snapshots(spark, begun={100: 2.0}, midst={100: 40.0, 200: 41.0, 300: 1.0})
-    deliveries, events = frames(spark, begun, midst)
-    counts = counted(metrics, events)
-    assert {row["life"]: row["counted"] for row in counts.collect()} == {"begun": 2, "midst": 2}
-    found = {row["life"]: row for row in presence(deliveries, counts).collect()}
-    assert {life: row["sent_then"] for life, row in found.items()} == {"begun": 2, "midst": 2}
-    assert {life: row["deliveries"] for life, row in found.items()} == {"begun": 3, "midst": 4}
+    missing = Life("missing").counted(100, COUNTED, 3.0).counted(200, COUNTED, 8.0).did(150, "w1", (3, 1, -1), 1)
+    found = looked_at(spark, begun, midst, missing)
+    assert found.counts == [(2, 2), (2, 2), (5, 1)]
+    assert {row["life"]: row["deliveries"] for row in found.runs} == {"begun": 3, "midst": 4, "missing": 1}
+    assert found.totals == {"consumers": 1, "lives": 3, "gateways": 1}
+
+
+def test_a_look_at_a_span_counts_what_is_in_it(spark: SparkSession) -> None:
+    """Who took part around it is known; rows that were lost are of all gateways' kinds of rows."""
+    minute, begin = 60_000, datetime.fromtimestamp(WALL_NS // 1_000_000_000, UTC)
+    life = Life().did(0, "before", (1, 1, -1), 1).did(30 * minute, "around", (1, 2, -1), 1)
+    life.did(90 * minute, "inside", (1, 3, -1), 1).counted(91 * minute, LOST_ROWS, 3.0)
+    other = Life("life-2", gateway="gw-2").counted(92 * minute, LOST_ROWS, 4.0).counted(200 * minute, LOST_ROWS, 9.0)
+    span = Span(begin + timedelta(minutes=90), begin + timedelta(hours=2))
+    found = looked_at(spark, life, other, span=span)
+    assert [row["consumer"] for row in found.parties] == ["around", "inside"]
+    assert found.totals == {"consumers": 1, "lives": 1, "gateways": 1}
+    assert [(row["life"], row["rows"], row["deliveries"]) for row in found.runs] == [("life-1", 3, 1), ("life-2", 1, 0)]
+    assert found.rows_lost == 7

@@ -5,30 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from proxy.journal.schema import METRICS
-from spark_reports.coverage import counted
-from spark_reports.gateway_runs import odd, presence, runs
-from spark_reports.schemas import spark_schema
-from tests.reports.journal_made import MS, WALL_NS, Life, frames
+from spark_reports.gateway_runs import odd
+from tests.reports.journal_made import MS, WALL_NS, Life, looked_at
 
 SECOND = 1_000
 
 
-def runs_of(spark: SparkSession, *lives: Life, killed: Collection[str] = ()) -> DataFrame:
-    """All of them."""
-    deliveries, events = frames(spark, *lives)
-    return runs(
-        presence(deliveries, counted(spark.createDataFrame([], spark_schema(METRICS)), events)), [events], killed
-    )
-
-
-def told(spark: SparkSession, *of: Life) -> tuple[list[dict[str, Any]], list[str]]:
+def told(spark: SparkSession, *of: Life, killed: Collection[str] = ()) -> tuple[list[dict[str, Any]], list[str]]:
     """All lives, and the names of the odd ones."""
-    found = runs_of(spark, *of).cache()
-    rows = [row.asDict() for row in found.collect()]
-    return rows, [row["life"] for row in odd(rows)]
+    found = looked_at(spark, *of, killed=killed).runs
+    return found, [row["life"] for row in odd(found)]
 
 
 def test_lives_follow_one_another(spark: SparkSession) -> None:
@@ -58,9 +46,9 @@ def test_two_of_one_name_at_once_are_odd(spark: SparkSession) -> None:
 def test_a_life_that_was_killed_is_odd(spark: SparkSession) -> None:
     """Its files say so; its last second is in none of them."""
     lives = Life("a").happened(0, "x"), Life("b").happened(SECOND, "x")
-    found = runs_of(spark, *lives, killed={"a", "of another journal"})
-    assert [(row["life"], row["killed"]) for row in found.collect()] == [("a", True), ("b", False)]
-    assert [row["life"] for row in odd([row.asDict() for row in found.collect()])] == ["a"]
+    found, strange = told(spark, *lives, killed={"a", "of another journal"})
+    assert [(row["life"], row["killed"]) for row in found] == [("a", True), ("b", False)]
+    assert strange == ["a"]
 
 
 def test_a_clock_that_jumps_is_odd(spark: SparkSession) -> None:

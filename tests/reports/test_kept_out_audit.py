@@ -15,7 +15,7 @@ from proxy.journal.journal import Journal
 from proxy.journal.schema import DELIVERIES, EVENTS, METRICS
 from proxy.journal.spool import Spool
 from proxy.net.subscription.membership import Membership
-from spark_reports import duckdb_audit, policy_audit
+from spark_reports import asking, duckdb_audit, policy_audit
 from spark_reports.policy_spans import KINDS, policy_spans
 from spark_reports.schemas import arrow_schema
 from tests.net.subscription_rig import SubscriptionRig, Worker
@@ -117,7 +117,8 @@ def judged(tables: dict[str, pa.Table]) -> list[dict[str, Any]]:
     with duckdb.connect() as connection:
         for name, rows in tables.items():
             connection.register(name, rows)
-        return duckdb_audit.judge(connection)[1] + policy_audit.by_duckdb(connection)
+        ask = asking.of_duckdb(connection)
+        return duckdb_audit.judge(connection)[1] + policy_audit.judge(ask, policy_audit.told(ask))
 
 
 def test_workers_that_are_kept_out_as_they_should_raise_no_alarm() -> None:

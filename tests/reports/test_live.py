@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from integration.journals.make import make
 from integration.journals.plan import FAULTS, Plan
 from spark_reports.command import EXIT_VIOLATIONS
+from spark_reports.holdings import parties_of
 from spark_reports.live import Live, Pace
 from spark_reports.ordering_audit import judge, violations
 from spark_reports.place import JournalError
@@ -93,8 +94,8 @@ def test_a_killed_run_goes_on_and_writes_everything_once(spark: SparkSession, jo
     rows = open_journal(str(journal)).read(spark, "deliveries")
     judged = rows.where(rows["wall_ns"] < (PLAN.begin_s + JUDGED_S) * 1_000_000_000)
     assert sum(row["acked"] for row in audit) == judged.where("event = 'acked'").count()
-    events = open_journal(str(journal)).read(spark, "events")
-    expected = [row.asDict() for row in violations(judge(judged, events)).collect()]
+    told = [row.asDict() for row in open_journal(str(journal)).read(spark, "events").collect()]
+    expected = [row.asDict() for row in violations(judge(judged, parties_of(judged), told)).collect()]
     assert {row["violation"] for row in expected} == set(FAULTS)
     found = results(whole, "violations")
     assert sorted((row["violation"], row["message"]) for row in found) == sorted(

@@ -15,19 +15,19 @@ from pyspark.sql import SparkSession
 from integration.journals.plan import FAULTS
 from proxy.journal.digest import KeyDigests
 from spark_reports import duckdb_audit
-from spark_reports.ordering_audit import SUMS, judge, totals, violations
+from spark_reports.ordering_audit import SUMS, totals, violations
 from spark_reports.run import opened
 from tests.journal.rig import JournalRig
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.test_subscription_opaque import encrypted
-from tests.reports.journal_made import MS, Life, by_duckdb, frames
+from tests.reports.journal_made import MS, Life, by_duckdb, by_spark
 
 A, B = 11, 22
 
 
 def found(spark: SparkSession, *lives: Life) -> list[dict[str, Any]]:
     """All violations, by what and when."""
-    rows = [row.asDict() for row in violations(judge(*frames(spark, *lives))).collect()]
+    rows = [row.asDict() for row in violations(by_spark(spark, *lives)).collect()]
     rows.sort(key=lambda row: (row["violation"], row["wall_ns"], row["message"]))
     assert by_duckdb(*lives)[1] == rows
     return rows
@@ -203,7 +203,7 @@ def test_what_comes_again_in_another_life_is_no_violation(spark: SparkSession) -
 
 def counted(spark: SparkSession, *lives: Life) -> dict[str, int]:
     """What there was to judge."""
-    row = totals(judge(*frames(spark, *lives))).first()
+    row = totals(by_spark(spark, *lives)).first()
     assert row is not None
     assert by_duckdb(*lives)[0] == row.asDict()
     return row.asDict()
@@ -313,7 +313,7 @@ def messy(number: int) -> list[Life]:
 def test_both_engines_find_the_same_in_any_record(spark: SparkSession) -> None:
     """Sums and violations of 200 subscriptions, and some of each kind."""
     lives = [life for number in range(200) for life in messy(number)]
-    judged = judge(*frames(spark, *lives)).cache()
+    judged = by_spark(spark, *lives).cache()
     sums, rows = by_duckdb(*lives)
     counts = totals(judged).first()
     assert counts is not None

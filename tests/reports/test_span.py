@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from spark_reports.ordering_audit import SUMS, judge, totals, violations
+from spark_reports.ordering_audit import SUMS, totals, violations
 from spark_reports.span import EVERYTHING, Span, day
-from tests.reports.journal_made import WALL_NS, Life, by_duckdb, frames
+from tests.reports.journal_made import WALL_NS, Life, by_duckdb, by_spark
 
 MINUTE = 60_000
 BEGIN = datetime.fromtimestamp(WALL_NS // 1_000_000_000, UTC)
@@ -18,8 +18,7 @@ CUTS = (BEGIN + timedelta(minutes=100), BEGIN + timedelta(minutes=250))
 
 def judged(spark: SparkSession, life: Life, span: Span) -> tuple[dict[str, int], list[str]]:
     """Sums and kinds of violations of a span, from the rows that are read for it."""
-    deliveries, events = (rows.where(span.around.holds(rows["wall_ns"])) for rows in frames(spark, life))
-    found = judge(deliveries, events, span).cache()
+    found = by_spark(spark, life, span=span).cache()
     counts = totals(found).first()
     assert counts is not None
     rows = [row.asDict() for row in violations(found).orderBy("violation", "wall_ns", "message").collect()]
