@@ -12,6 +12,8 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
+from proxy.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -29,6 +31,8 @@ NAMES: Final = {INK: "--ink", SOFT: "--soft", EDGE: "--edge", GRID: "--grid", BA
 """What the page calls them."""
 NAMED_MAX: Final = len(COLOURS) - 1
 """Workers with a colour of their own; the rest share the last."""
+NAME_CHARACTERS_MAX: Final = 40
+"""Of a name that is drawn: one may have thousands, and leaves no room for what it names then."""
 STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "keyline",
@@ -42,6 +46,7 @@ STYLE: Final[dict[Any, Any]] = {
     "axes.axisbelow": True,
     "axes.edgecolor": EDGE,
     "text.color": INK,
+    "text.parse_math": False,  # clients choose names, and a dollar in one begins no formula
     "axes.labelcolor": SOFT,
     "xtick.color": SOFT,
     "ytick.color": SOFT,
@@ -77,7 +82,7 @@ def _drain_timeline(figure: Figure, rows: Sequence[Row]) -> None:
         began = [_date(row["began_wall_ns"]) for row in of_one]
         ended = [_date(row["ended_wall_ns"]) for row in of_one]
         slots = [row["slot"] for row in of_one]
-        axes.hlines(slots, began, ended, colors=colour, linewidth=2.2, label=label)
+        axes.hlines(slots, began, ended, colors=colour, linewidth=2.2, label=_shown(label))
         axes.plot(ended, slots, linestyle="none", marker="|", markersize=3, color=colour)
     axes.set_ylabel("hash slot")
     axes.set_ylim(0, 65_536)
@@ -91,7 +96,8 @@ def _shares(figure: Figure, rows: Sequence[Row]) -> None:
     places = range(len(shown))
     axes.bar([place - 0.2 for place in places], [100 * row["traffic_share"] for row in shown], 0.38, color=COLOURS[0])
     axes.bar([place + 0.2 for place in places], [100 * row["slots_share"] for row in shown], 0.38, color=BAR)
-    axes.set_xticks(list(places), [row["consumer"] for row in shown], rotation=0 if len(shown) <= NAMED_MAX else 60)
+    names = [_shown(row["consumer"]) for row in shown]
+    axes.set_xticks(list(places), names, rotation=0 if len(shown) <= NAMED_MAX else 60)
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("share, %")
     named = ["of the traffic", "of the slots that were seen"]
@@ -205,6 +211,12 @@ def _by_worker(rows: Sequence[Row]) -> list[tuple[str, str, list[Row]]]:
     named = [(name, COLOURS[place], of_each[name]) for place, name in enumerate(ranked[:NAMED_MAX])]
     rest = [row for name in ranked[NAMED_MAX:] for row in of_each[name]]
     return [*named, ("others", COLOURS[-1], rest)] if rest else named
+
+
+def _shown(name: str) -> str:
+    """A name that a client chose, in a line of its own: a legend leaves out those that begin with an underscore."""
+    text = printable(name[:NAME_CHARACTERS_MAX])
+    return f" {text}" if text.startswith("_") else text
 
 
 def _over_time(axes: Axes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from spark_reports.plots import PLOTS, plot
+from proxy.printable import printable
+from spark_reports.plots import NAME_CHARACTERS_MAX, PLOTS, plot
 
 SECOND_NS = 1_000_000_000
 SEEN = 0.2
@@ -123,6 +126,15 @@ def test_no_plot_is_flat(name: str) -> None:
         heights = axes.transAxes.inverted().transform(axes.transData.transform(np.concatenate(points)))[:, 1]
         assert np.ptp(heights[np.isfinite(heights)]) >= SEEN
     assert plot(name, ROWS[name]).startswith("<svg")
+
+
+@pytest.mark.parametrize("name", [r"$\frac$", "$x^$", "_", "_hidden", "<b>&", "two\nlines", "\x1b[2J", "x" * 2_000])
+@pytest.mark.parametrize(("drawing", "field"), [("drain_timeline", "holder"), ("key_shares", "consumer")])
+@pytest.mark.filterwarnings("error")
+def test_a_name_is_drawn_whatever_a_client_chose(drawing: str, field: str, name: str) -> None:
+    """In one line, cut if it is long: it is no formula, which may be a wrong one, and no mark-up."""
+    texts = re.findall("<text[^>]*>([^<]*)</text>", plot(drawing, [{**row, field: name} for row in ROWS[drawing]]))
+    assert printable(name[:NAME_CHARACTERS_MAX]) in {unescape(text).strip() for text in texts}
 
 
 @pytest.mark.parametrize("length_s", [0.0, 1e-3, 0.7, 50.0, 200.0, 290.0, 5_000.0, 20_000.0, 1e6])
