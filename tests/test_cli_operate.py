@@ -485,6 +485,27 @@ def test_watching_shows_it_again_until_it_is_interrupted(monkeypatch: pytest.Mon
     assert slept == [7, 7]
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "name", ["w; touch x #", r"w\$(touch x)", r"w\`touch x`", "w'", 'w"', "w*", "w\nw", "--undo", "$IFS", "w x", "w>x"]
+)
+def test_a_shell_is_offered_no_name_that_means_something_to_it(
+    monkeypatch: pytest.MonkeyPatch, shell: str, name: str
+) -> None:
+    """A client chose it, and the shell takes it into its line; zsh evaluates what it is offered, backslashes too."""
+    rig = AdminRig()
+    rig.worker("worker-1")
+    rig.worker(name)
+    line = "keyline evict orders s "
+    words = {"COMP_WORDS": line, "COMP_CWORD": "4", "_TYPER_COMPLETE_ARGS": line}
+    variables = {"_KEYLINE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args", **words}
+    with served(rig) as url:
+        monkeypatch.setenv("KEYLINE_ADMIN_URL", url)
+        offered = CliRunner().invoke(app, [], env=variables, prog_name="keyline").stdout
+    expected = """_arguments '*: :(("worker-1"))'""" if shell == "zsh" else "worker-1"
+    assert offered.strip() == expected
+
+
 def test_a_shell_completes_names_from_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics, their subscriptions, their workers; without a gateway nothing, and no error."""
     rig = AdminRig()
