@@ -37,6 +37,7 @@ from proxy.groups.messages import (
 )
 from proxy.groups.reach import Reach
 from proxy.groups.replay import Answer, GroupReplay, ReplayAct, Reposition
+from proxy.groups.silences import Silences
 from proxy.groups.stream_owners import StreamOwners
 from proxy.groups.succession import draws, successor
 
@@ -81,12 +82,13 @@ class GroupLeader:
         self._retiring = False
         self._replay = GroupReplay(timing)
         self._reach = Reach()
+        self._silences = Silences(timing, now)
         self._to_reposition: list[LeaderAct] = []
         """What is done as soon as it is stored that the cursor is about to be moved."""
         self._announced = False
         self._messages = LeaderMessages(group, memory.epoch, memory.leader, memory.streams_count, timing.lease_s)
         self._balance_at: float | None = None
-        self._began_at = self._renew_at = now
+        self._renew_at = now
         self._idle_since: float | None = now
         self._hand_over_from = now + timing.lead_s
         self._gives_way_at: float | None = None
@@ -103,7 +105,7 @@ class GroupLeader:
         report = message.report
         self._record.note_address(report)
         session = self._sessions.get(report.session)
-        if session is not None and session.overdue(self._timing, now):
+        if session is not None and now >= session.overdue_at(self._timing):
             acts += self._happen(session, Event.TIMEOUT, now)
             session = None
         if isinstance(message, FindLeader):
@@ -124,22 +126,25 @@ class GroupLeader:
         """Do what is due; to be called when `due` says so, or later."""
         acts: list[LeaderAct] = []
         for session in list(self._sessions.values()):
-            if session.overdue(self._timing, now):
+            if now >= session.overdue_at(self._timing):
                 acts += self._happen(session, Event.TIMEOUT, now)
         if self._owners.end_reservations(now):
             self._balance_at = now
-        if now >= self._renew_at:
+        renewing = now >= self._renew_at
+        acts += self._silent(now, again=renewing)
+        if renewing:
             self._renew_at = now + self._timing.renew_s
             acts += self._announcement()
             for session in self._sessions.values():
                 acts += self._messages.renewal(session, self._record.replays)
-            acts += self._silent(now)
             acts += self._hand_over(now)
         return acts + self._work(now)
 
     def due(self) -> float:
-        """When `tick` is to be called next."""
-        times = (self._renew_at, self._balance_at, self._gives_way_at)
+        """When `tick` is to be called next: also at each end of a wait that keys may stand still for."""
+        times = [self._renew_at, self._balance_at, self._gives_way_at, self._owners.reservations_end_at]
+        times += [session.overdue_at(self._timing) for session in self._sessions.values()]
+        times += self._silences.due(self._sessions, self._owners.reserved_for)
         return min(time for time in times if time is not None)
 
     def keep_orders(self, orders: KeptOrders, now: float) -> list[LeaderAct]:
@@ -383,12 +388,9 @@ class GroupLeader:
 
     # ---- what is told
 
-    def _silent(self, now: float) -> list[LeaderAct]:
-        """Replicas that have something, and say nothing: the others prepare for taking it over."""
-        found = {each.session.replica for each in self._sessions.values() if each.silent(self._timing, now)}
-        if now >= self._began_at + self._timing.renew_s:  # by then those that are well have found this leader
-            found |= {each.replica for each in self._owners.reserved_for if each not in self._sessions}
-        return [Announce(ReplicaSilent(self.group, replica)) for replica in sorted(found)]
+    def _silent(self, now: float, *, again: bool) -> list[LeaderAct]:
+        found = self._silences.look(self._sessions, self._owners.reserved_for, now, again=again)
+        return [Announce(ReplicaSilent(self.group, replica)) for replica in found]
 
     def _announcement(self) -> list[LeaderAct]:
         """Once, and repeated while a session with streams may not know."""

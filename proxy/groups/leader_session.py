@@ -164,14 +164,10 @@ class LeaderSession:
         self.leads_count = report.leads_count
         return True
 
-    def overdue(self, timing: GroupTiming, now: float) -> bool:
-        """Whether it was silent, or did not replay, for too long."""
-        late = self.not_replaying_since is not None and now >= self.not_replaying_since + timing.not_replaying_s
-        return late or now >= self.heard_at + timing.drop_s
-
-    def silent(self, timing: GroupTiming, now: float) -> bool:
-        """Whether it has something, and did not say anything for long."""
-        return bool(self.granted) and now - self.heard_at >= timing.silent_s
+    def overdue_at(self, timing: GroupTiming) -> float:
+        """When it will have been silent, or not replayed, for too long."""
+        silent_at, since = self.heard_at + timing.drop_s, self.not_replaying_since
+        return silent_at if since is None else min(silent_at, since + timing.not_replaying_s)
 
     def event(self, message: UpdateStreamStates) -> Event:
         """What a report of it is, given what it was told."""

@@ -70,6 +70,10 @@ class OwnershipTable:
         count = self.bundles_count
         return self.owner(bundle_of(topic, subscription, count)) if count else None
 
+    def has(self, replica: str) -> bool:
+        """Whether it takes part; the leader has dropped one that does not, or it has left."""
+        return any(replica == each for each, _ in self._memory.addresses)
+
     def shares(self) -> list[tuple[str, str, int]]:
         """Every replica, by name: its address, and how many bundles it has."""
         counts = Counter(owner.replica for owner in self._owners.values())

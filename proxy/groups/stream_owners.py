@@ -47,6 +47,11 @@ class StreamOwners:
         """For whom streams are reserved, once for each of them."""
         return [reservation.session for reservation in self._reserved.values()]
 
+    @property
+    def reservations_end_at(self) -> float | None:
+        """When the next of them ends, if there is one."""
+        return min((reservation.until for reservation in self._reserved.values()), default=None)
+
     def owner(self, stream: int) -> SessionId | None:
         """Who has it."""
         return self._owners.get(stream)

@@ -49,6 +49,23 @@ class GroupTiming:
         """
         return 3 * self.renew_s
 
+    @property
+    def doubt_s(self) -> float:
+        """How long a session says nothing before its leader doubts that it runs: a report is late by half a while.
+
+        A doubt costs a few questions. It comes early enough for the broker's look at the replica, 5 s by default, to be
+        over when that is dropped.
+        """
+        return 1.5 * self.heartbeat_s
+
+    @property
+    def found_s(self) -> float:
+        """How long those that are well need at most to find a new leader, which announces itself.
+
+        It is short, so that the broker's look at the others is over when the leases of the leader before are.
+        """
+        return self.renew_s / 4
+
     def last_lease_s(self, before_s: float) -> float:
         """How long any lease lasts at most that another gave before it lost the producer.
 

@@ -277,6 +277,35 @@ MUTANTS = (
         "tests/groups/test_leader.py",
     ),
     _mutant(
+        "a leader finds that leases are over at its next renewal",
+        LEADER,
+        ", self._gives_way_at, self._owners.reservations_end_at]\n",
+        ", self._gives_way_at]\n",
+        "tests/groups/test_leader.py",
+    ),
+    _mutant(
+        "a leader finds that a session is overdue at its next renewal",
+        LEADER,
+        "        times += [session.overdue_at(self._timing) for session in self._sessions.values()]\n",
+        "",
+        "tests/groups/test_leader.py",
+    ),
+    _mutant(
+        "a leader finds that a replica is silent at its next renewal",
+        LEADER,
+        "        times += self._silences.due(self._sessions, self._owners.reserved_for)\n",
+        "",
+        "tests/groups/test_leader.py",
+    ),
+    _mutant(
+        "a silence is told when the broker's look at it comes too late",
+        "proxy/groups/timing.py",
+        "        return 1.5 * self.heartbeat_s\n",
+        "        return self.silent_s\n",
+        "tests/groups/test_leader.py "
+        "tests/sim/test_deployment.py::test_keys_of_a_replica_that_stands_still_wait_as_short_by_streams_as_with_an_owner",
+    ),
+    _mutant(
         "a cursor is not moved because somebody looks whether a replica lives",
         "proxy/net/group/reposition.py",
         " and self._tries < TRIES:\n",

@@ -234,6 +234,24 @@ class LeaderRig:
         self.take(self.leader.tick(self.now))
         return self.says()
 
+    def sleep(self, until: float, *heard: SessionId) -> None:
+        """Time goes by; it does something only when it asked to be woken, and hears these whenever it is."""
+        while (due := self.leader.due()) <= until:
+            assert due >= self.now
+            self.now = due
+            for session in heard:
+                self.report_as_told(session)
+            self.take(self.leader.tick(self.now))
+        self.now = until
+
+    def report_as_told(self, session: SessionId) -> None:
+        """It has what it was told to have, and gives nothing back."""
+        (changing,) = [each.changing for each in self.leader.sessions if each.session == session]
+        if changing:
+            self.confirm(session)
+        else:
+            self.states(session, self.number(session))
+
     def joined(self, session: SessionId, *held: int) -> int:
         """Let a session join and confirm; the number of its version."""
         self.find(session, *held)

@@ -356,12 +356,84 @@ def test_a_silent_replica_is_told_to_all() -> None:
             rig.silent.clear()
         rig.wait(1.0)
     assert silent
-    assert silent[0] >= 100.0 + TIMING.silent_s
+    assert silent[0] >= 100.0 + TIMING.doubt_s
     rig = LeaderRig(memory=GroupMemory(4, "old", 9, 4, ((0, ALICE), (1, BOB))), epoch=5)
     rig.joined(BOB, 1)
-    rig.wait(2 * TIMING.renew_s)
+    rig.wait(TIMING.renew_s)
     assert set(rig.silent) == {ALICE.replica}
     assert [rig.leader.streams_of(each.replica) for each in (ALICE, BOB)] == [[0], [1, 2, 3]]
+
+
+BETWEEN_RENEWALS = 0.3
+
+
+def shared_by_two() -> tuple[LeaderRig, float]:
+    """Alice has two of four streams, Bob the others; and when Alice was heard last: between two renewals."""
+    rig = LeaderRig(memory=GroupMemory(4, "old", 9, 4, ((0, ALICE), (1, ALICE), (2, BOB), (3, BOB))), epoch=5)
+    for session, held in ((ALICE, (0, 1)), (BOB, (2, 3))):
+        rig.joined(session, *held)
+    rig.sleep(rig.now + BETWEEN_RENEWALS, BOB)
+    rig.states(ALICE, rig.number(ALICE))
+    return rig, rig.now
+
+
+def test_what_a_silent_session_had_is_given_away_when_it_is_dropped_and_not_at_the_next_renewal() -> None:
+    """The leader asks to be woken then."""
+    rig, heard_at = shared_by_two()
+    rig.sleep(heard_at + TIMING.drop_s - DELAY, BOB)
+    assert {session.session for session in rig.leader.sessions} == {ALICE, BOB}
+    rig.sleep(heard_at + TIMING.drop_s + DELAY, BOB)
+    assert rig.leader.owners == dict.fromkeys(range(4), BOB)
+
+
+def test_a_session_that_does_not_replay_is_dropped_when_that_is_due() -> None:
+    """However alive it is."""
+    rig = changing()
+    began_at, mine, number, old = rig.now, rig.number(BOB), rig.number(ALICE), rig.old(ALICE)
+    until = began_at + TIMING.not_replaying_s
+    while rig.now < until - 1.0:
+        rig.sleep(rig.now + BETWEEN_RENEWALS)
+        rig.states(ALICE, number, old=old)
+        rig.states(BOB, mine)
+    rig.sleep(until)
+    assert [session.session for session in rig.leader.sessions] == [BOB]
+
+
+def test_what_was_kept_is_given_away_when_the_leases_before_are_over_and_not_at_the_next_renewal() -> None:
+    """Likewise."""
+    memory = GroupMemory(4, "old", 9, 4, ((0, ALICE), (1, ALICE), (2, BOB), (3, BOB)))
+    rig = LeaderRig(memory=memory, epoch=5)
+    over_at = rig.now + TIMING.last_lease_s(0.0)
+    rig.joined(BOB, 2, 3)
+    rig.sleep(over_at - DELAY / 2, BOB)
+    assert rig.leader.owners == {2: BOB, 3: BOB}
+    rig.sleep(over_at, BOB)
+    assert rig.leader.owners == dict.fromkeys(range(4), BOB)
+
+
+def test_a_silence_is_told_as_soon_as_it_is_one_and_again_with_each_renewal() -> None:
+    """So that a look at the broker that takes a lease's time is over before the replica is dropped."""
+    rig, heard_at = shared_by_two()
+    doubted_at = heard_at + TIMING.doubt_s
+    rig.sleep(doubted_at - DELAY, BOB)
+    assert rig.silent == []
+    rig.sleep(doubted_at, BOB)
+    assert rig.silent == [ALICE.replica]
+    rig.sleep(doubted_at + 2 * TIMING.renew_s, BOB)
+    assert rig.silent == 3 * [ALICE.replica]
+    assert TIMING.doubt_s + TIMING.lease_s < TIMING.drop_s
+
+
+def test_who_has_not_found_a_new_leader_is_told_of_while_its_leases_are_waited_for() -> None:
+    """Early enough for the same look, and of nobody who has found it."""
+    rig = LeaderRig(memory=GroupMemory(4, "old", 9, 4, ((0, ALICE), (1, BOB))), epoch=5)
+    rig.joined(BOB, 1)
+    found_by = rig.now + TIMING.found_s
+    rig.sleep(found_by - DELAY, BOB)
+    assert rig.silent == []
+    rig.sleep(found_by, BOB)
+    assert rig.silent == [ALICE.replica]
+    assert TIMING.found_s + TIMING.lease_s < TIMING.last_lease_s(0.0)
 
 
 def test_the_leases_of_the_leader_before_are_waited_for_also_if_they_are_longer() -> None:

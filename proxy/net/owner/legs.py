@@ -8,9 +8,9 @@ client hears nothing of all that; when the bound is over it is told to try again
 time is up.
 
 An owner that does not answer (`pulses`) may stand still: the broker is asked to look at its consumers
-(`holder_probes`), so that the next owner gets them as soon as it may have them. An owner that stands still ends nothing
-itself. So when another replica has had the bundle of a consumer for `SUPERSEDED_S`, and its former owner has not closed
-it, the leg to that owner is given up with all that it has.
+(`holder_probes`), so that the next owner gets them as soon as it may have them. An owner that stands still, or is cut
+off, ends nothing itself. So when another replica has had the bundle of a consumer for `SUPERSEDED_S`, and its former
+owner has not closed it, the leg to that owner is given up with all that it has; at once if it was dropped.
 
 On a connection that another replica opened nothing is led on (`dial` None): its consumers are served here, or
 refused as soon as it is known that another has them. So two replicas whose tables differ never send a client round.
@@ -57,6 +57,7 @@ HERE_S_MAX: Final = 1.0
 """How long one that was led here waits for a lease that is on its way."""
 SUPERSEDED_S: Final = 0.5
 """How long a former owner's CLOSE_CONSUMER may be on its way behind the record that names the next one."""
+SUPERSEDED: Final = "another replica owns it now"
 AGAIN_S: Final = 0.1
 """Before a SUBSCRIBE that was refused is led again: by then a record or a lease has arrived that was on its way."""
 
@@ -286,9 +287,10 @@ class ClientLegs:
         if self._joining.get(consumer_id) is not joining:
             return
         place, leg = self._owners.place(command.topic, command.subscription), self._consumers[consumer_id]
-        if leg is not None:
-            if _is_elsewhere(place, leg):
-                self._leave_former(leg)
+        if leg is not None and _is_elsewhere(place, leg):
+            self._leave_former(leg)
+            leg = self._consumers.get(consumer_id)
+        if leg is not None or self._joining.get(consumer_id) is not joining:
             return
         if place is HERE:
             self._forget(consumer_id)
@@ -325,20 +327,23 @@ class ClientLegs:
         return OwnerLeg(owner, *of_client, self._fresh.version)
 
     def _look_at_served(self) -> None:
-        """Wait for a former owner to close what is another's now, if anything is."""
-        if not self._superseded.is_set and self._lost_bundles():
-            self._superseded.set(SUPERSEDED_S, self._give_up_former)
+        """Wait for former owners to close what is another's now, if anything is; not for one that was dropped."""
+        for leg in self._lost_bundles():
+            if not self._owners.table.has(leg.owner.replica):
+                leg.give_up(SUPERSEDED)
+            elif not self._superseded.is_set:
+                self._superseded.set(SUPERSEDED_S, self._give_up_former)
 
     def _leave_former(self, leg: OwnerLeg) -> None:
         """A SUBSCRIBE waits at a replica that owns its subscription no more."""
         if leg.connected:
             self._look_at_served()  # it refuses that itself, and may have other consumers of this client
         else:
-            leg.give_up("another replica owns it now")  # it may stand still, and the next one is asked at once
+            leg.give_up(SUPERSEDED)  # it may stand still, and the next one is asked at once
 
     def _give_up_former(self) -> None:
         for leg in self._lost_bundles():
-            leg.give_up("another replica owns it now")
+            leg.give_up(SUPERSEDED)
 
     def _lost_bundles(self) -> set[OwnerLeg]:
         """Legs to replicas that a consumer is still at, but not its subscription."""
