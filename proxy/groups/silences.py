@@ -46,8 +46,10 @@ class Silences:
     def _begin(
         self, sessions: Mapping[SessionId, LeaderSession], reserved_for: Iterable[SessionId]
     ) -> dict[str, float]:
-        """When the silence of each replica begins that has something; of one unheard when those that are well have
-        found this leader."""
+        """When the silence of each replica begins that has something.
+
+        Of one that was not heard yet it begins when those that are well have found this leader.
+        """
         said = {
             each.session.replica: each.heard_at + self._timing.doubt_s for each in sessions.values() if each.granted
         }

@@ -105,6 +105,13 @@ MUTANTS = (
         "tests/net/test_holder_probes.py",
     ),
     _mutant(
+        "consumers at an owner that was dropped wait for it to close them",
+        LEGS,
+        "            if not self._owners.table.has(leg.owner.replica):\n",
+        "            if False:\n",
+        "tests/net/test_owner_legs.py",
+    ),
+    _mutant(
         "a client does not hear that its leg is lost",
         "proxy/net/owner/leg.py",
         "            if ready:\n                told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))\n",
