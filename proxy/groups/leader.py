@@ -60,7 +60,7 @@ LeaderAct: TypeAlias = Tell | Store | Announce | ReplayAct
 class GroupLeader:
     """Every method that takes `now` returns what is to be done because of it, in order."""
 
-    def __init__(self, group: GroupId, memory: GroupMemory, timing: GroupTiming, now: float) -> None:
+    def __init__(self, group: GroupId, memory: GroupMemory, timing: GroupTiming, granted_at: float, now: float) -> None:
         """Lead with a new epoch.
 
         Args:
@@ -68,6 +68,7 @@ class GroupLeader:
             memory: this leader's first record, which is in the group's topic: its epoch and replica, and what it knows
                 of the leaders before.
             timing: the same for all members.
+            granted_at: when this replica was given the producer: the leader before leases nothing after that.
             now: this machine's clock, which never goes back.
         """
         assert memory.leader is not None
@@ -77,7 +78,7 @@ class GroupLeader:
         self._replica = memory.leader
         self._timing = timing
         self._sessions: dict[SessionId, LeaderSession] = {}
-        self._owners = StreamOwners(memory, now + timing.last_lease_s(memory.lease_s))
+        self._owners = StreamOwners(memory, granted_at + timing.last_lease_s(memory.lease_s))
         self._record = LeaderRecord(memory, self._owners, timing, now)
         self._retiring = False
         self._replay = GroupReplay(timing)
@@ -130,9 +131,8 @@ class GroupLeader:
                 acts += self._happen(session, Event.TIMEOUT, now)
         if self._owners.end_reservations(now):
             self._balance_at = now
-        renewing = now >= self._renew_at
-        acts += self._silent(now, again=renewing)
-        if renewing:
+        acts += self._silent(now)
+        if now >= self._renew_at:
             self._renew_at = now + self._timing.renew_s
             acts += self._announcement()
             for session in self._sessions.values():
@@ -327,7 +327,7 @@ class GroupLeader:
             self.sessions,
             self._owners.by_stream,
             self._owners.free_streams(),
-            self._reach.wanted(taking, now) | self._record.wanted(self.streams_count, taking),
+            self._reach.wanted(taking, now, self._record.wanted(self.streams_count, taking)),
             {stream: state.rate for stream, state in self._record.states.items()},
             0 if self._replay.under_way else self.streams_count,
         )
@@ -388,8 +388,8 @@ class GroupLeader:
 
     # ---- what is told
 
-    def _silent(self, now: float, *, again: bool) -> list[LeaderAct]:
-        found = self._silences.look(self._sessions, self._owners.reserved_for, now, again=again)
+    def _silent(self, now: float) -> list[LeaderAct]:
+        found = self._silences.look(self._sessions, self._owners.reserved_for, now, again=now >= self._renew_at)
         return [Announce(ReplicaSilent(self.group, replica)) for replica in found]
 
     def _announcement(self) -> list[LeaderAct]:

@@ -216,7 +216,7 @@ class LeaderManager:
         self._replica = replica
         self._streams_count = streams_count
         self._timing = timing
-        self._retired_until = 0.0
+        self._granted_at = self._retired_until = 0.0
         self._announce_at = self._announce_until = 0.0
         """It says again that it leads: who has not heard goes on under the leader before, if that lives."""
         self._ran_at = 0.0
@@ -237,6 +237,8 @@ class LeaderManager:
 
     def granted(self, now: float) -> list[ManagerAct]:
         """This replica holds the producer."""
+        if self.state is State.CANDIDATE:
+            self._granted_at = now
         return self._happen(Event.GRANTED, now)
 
     def read(self, memory: GroupMemory, now: float) -> list[ManagerAct]:
@@ -341,7 +343,7 @@ class LeaderManager:
         if action is Action.CLAIM:
             return [self._claim()]
         if action is Action.LEAD:
-            self.leader = GroupLeader(self.group, self._memory, self._timing, now)
+            self.leader = GroupLeader(self.group, self._memory, self._timing, self._granted_at, now)
             self._ran_at = now
             self._announce_at, self._announce_until = now + self._timing.renew_s, now + self._timing.drop_s
             return [*self.leader.tick(now)]

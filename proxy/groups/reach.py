@@ -67,13 +67,20 @@ class Reach:
                 self._pins[bundle] = chosen, now + PIN_S
         return moves
 
-    def wanted(self, sessions: Mapping[str, SessionId], now: float) -> dict[int, SessionId]:
-        """Which session is to have which bundle, of these sessions by their replicas."""
-        return {
+    def wanted(
+        self, sessions: Mapping[str, SessionId], now: float, ordered: Mapping[int, SessionId]
+    ) -> dict[int, SessionId]:
+        """Which session is to have which bundle, of these sessions by their replicas.
+
+        What operators have `ordered` goes first, and stays where it is when they take it back.
+        """
+        self._pins = {bundle: pin for bundle, pin in self._pins.items() if bundle not in ordered}
+        pinned = {
             bundle: sessions[replica]
             for bundle, (replica, until) in self._pins.items()
             if now < until and replica in sessions
         }
+        return {**pinned, **ordered}
 
     def _asked_for(self, owners: Mapping[int, SessionId]) -> dict[int, list[WorkersWait]]:
         """Who waits for which bundle of the owner that it has still."""

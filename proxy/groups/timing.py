@@ -67,7 +67,7 @@ class GroupTiming:
         return self.renew_s / 4
 
     def last_lease_s(self, before_s: float) -> float:
-        """How long any lease lasts at most that another gave before it lost the producer.
+        """How long any lease lasts at most that another gave before it heard that it had lost the producer.
 
         Args:
             before_s: the length of its leases, by its last record.

@@ -139,7 +139,7 @@ class LeaderRig:
     def __init__(self, streams_count: int = 4, memory: GroupMemory | None = None, epoch: int = 1) -> None:
         self.now = 100.0
         first = replace(memory or GroupMemory(), epoch=epoch, leader="leader", streams_count=streams_count)
-        self.leader = GroupLeader(GROUP, first, TIMING, self.now)
+        self.leader = GroupLeader(GROUP, first, TIMING, self.now, self.now)
         self.beats = 0
         self.workers_count = 1
         self.unstored: list[Store] = []

@@ -70,7 +70,7 @@ class Deployment:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.leader = GroupLeader(DEPLOYMENT, GroupMemory(1, "r0", 0, BUNDLES_DEFAULT), TIMING, self.now)
+        self.leader = GroupLeader(DEPLOYMENT, GroupMemory(1, "r0", 0, BUNDLES_DEFAULT), TIMING, self.now, self.now)
         self.sessions: dict[SessionId, GroupSession] = {}
         self.records: list[bytes] = []
         self.said: list[FromSession | FromLeader] = []

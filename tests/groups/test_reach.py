@@ -28,7 +28,7 @@ def chosen(*said: OfReach, replicas: tuple[SessionId, ...] = (ALICE, BOB), owner
     reach, sessions = Reach(), {each.replica: each for each in replicas}
     for each in said:
         reach.hear(each, {MINE: owner}, sessions, 0.0)
-    return reach.wanted(sessions, 0.0).get(MINE, owner).replica
+    return reach.wanted(sessions, 0.0, {}).get(MINE, owner).replica
 
 
 def test_it_goes_where_its_only_workers_are() -> None:
@@ -75,9 +75,9 @@ def test_what_moved_stays_for_a_while() -> None:
     reach, sessions = Reach(), {"a": ALICE, "b": BOB}
     reach.hear(wait("b"), {MINE: ALICE}, sessions, 0.0)
     reach.hear(serve(served=False), {MINE: ALICE}, sessions, 0.0)
-    assert reach.wanted(sessions, PIN_S - 1.0) == {MINE: BOB}
-    assert reach.wanted({"a": ALICE}, PIN_S - 1.0) == {}
-    assert reach.wanted(sessions, PIN_S) == {}
+    assert reach.wanted(sessions, PIN_S - 1.0, {}) == {MINE: BOB}
+    assert reach.wanted({"a": ALICE}, PIN_S - 1.0, {}) == {}
+    assert reach.wanted(sessions, PIN_S, {}) == {}
 
 
 def parted() -> tuple[LeaderRig, int]:
@@ -106,12 +106,14 @@ def test_a_leader_moves_it_as_it_moves_any() -> None:
 
 
 def test_an_operators_order_is_stronger() -> None:
-    """The operator says where it is to be, and takes that back."""
+    """The operator says where it is to be, and takes that back: it stays there."""
     rig, bundle = parted()
     name = next(f"t{number}" for number in range(1_000) if _bundle(f"t{number}") == bundle)
     rig.take(rig.leader.keep_orders(KeptOrders(name, "s", 1, "text", replica="a"), rig.now))
     rig.take(rig.leader.hear_reach(wait("b", bundles=(bundle,)), rig.now))
     rig.take(rig.leader.hear_reach(WorkersServed(GROUP, "a", (bundle,), (), ()), rig.now))
+    assert [said for said in rig.wait(DELAY) if said[0] == "update"] == []
+    rig.take(rig.leader.keep_orders(KeptOrders(name, "s", 2, "text"), rig.now))
     assert [said for said in rig.wait(DELAY) if said[0] == "update"] == []
 
 

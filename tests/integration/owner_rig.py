@@ -115,9 +115,15 @@ class Owned:
         return next(each for each in self.gateways if (each is owner, each is leader) == role.value)
 
     def place(self, target: KeylineGateway) -> None:
-        """Let this replica own the subscription, if another does."""
-        if self.owner() is not target:
-            self._move(target)
+        """Let this replica own the subscription, if another does; nothing moves any more then."""
+
+        def owns() -> bool:
+            if self.owner() is not target:
+                self._move(target)
+            settle(self.gateways)
+            return self.owner() is target
+
+        patiently(owns, "a bundle to stay where it was moved")
 
     def _move(self, target: KeylineGateway) -> None:
         """Let a replica own the subscription; the order is taken back, and keeps it nowhere."""

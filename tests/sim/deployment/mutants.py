@@ -69,8 +69,8 @@ MUTANTS = (
     _mutant(
         "a new leader does not wait for the leases of the one before",
         LEADER,
-        "StreamOwners(memory, now + timing.last_lease_s(memory.lease_s))\n",
-        "StreamOwners(memory, now)\n",
+        "StreamOwners(memory, granted_at + timing.last_lease_s(memory.lease_s))\n",
+        "StreamOwners(memory, granted_at)\n",
     ),
     _mutant(
         "what is kept for a replica is free",
