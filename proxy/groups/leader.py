@@ -78,7 +78,7 @@ class GroupLeader:
         self._replica = memory.leader
         self._timing = timing
         self._sessions: dict[SessionId, LeaderSession] = {}
-        self._owners = StreamOwners(memory, granted_at + timing.last_lease_s(memory.lease_s))
+        self._owners = StreamOwners(memory, timing.kept_until(memory.lease_s, granted_at, now))
         self._record = LeaderRecord(memory, self._owners, timing, now)
         self._retiring = False
         self._replay = GroupReplay(timing)

@@ -74,6 +74,18 @@ class GroupTiming:
         """
         return max(before_s, self.lease_s) * 1.1
 
+    def kept_until(self, before_s: float, granted_at: float, now: float) -> float:
+        """Until when a leader that begins now keeps what sessions had under the one before.
+
+        By then their leases are over, and those that are well have found this leader.
+
+        Args:
+            before_s: as for `last_lease_s`.
+            granted_at: when this leader was given the producer.
+            now: when it begins to lead: it has read the topic, and stored its first record.
+        """
+        return max(granted_at + self.last_lease_s(before_s), now + self.find_leader_s)
+
     @property
     def send_s(self) -> float:
         """How long before a lease ends the last message is dispatched: by then it must have left.

@@ -298,6 +298,20 @@ MUTANTS = (
         "tests/groups/test_leader.py",
     ),
     _mutant(
+        "leases of the leader before are waited for since the first record",
+        MANAGER,
+        "self._timing, self._granted_at, now)\n",
+        "self._timing, now, now)\n",
+        "tests/groups/test_manager.py",
+    ),
+    _mutant(
+        "a bundle that an operator has moved goes back when the order is taken back",
+        "proxy/groups/reach.py",
+        " for bundle, pin in self._pins.items() if bundle not in ordered}\n",
+        " for bundle, pin in self._pins.items()}\n",
+        "tests/groups/test_reach.py",
+    ),
+    _mutant(
         "a silence is told when the broker's look at it comes too late",
         "proxy/groups/timing.py",
         "        return 1.5 * self.heartbeat_s\n",

@@ -87,6 +87,24 @@ def test_it_leads_when_its_first_record_is_stored_and_not_before() -> None:
     assert found.receive(question, 0.0) != []
 
 
+@pytest.mark.parametrize("claiming_s", [1.0, TIMING.last_lease_s(0.0)])
+def test_leases_of_the_leader_before_are_waited_for_from_the_grant_on(claiming_s: float) -> None:
+    """It leased nothing since. But those that are well have time to find this one."""
+    found = manager()
+    found.want(0.0)
+    found.granted(1.0)
+    found.read(GroupMemory(6, "there", 5, 4, ((1, ALICE),)), 1.0 + claiming_s / 2)
+    began_at = 1.0 + claiming_s
+    found.stored(began_at)
+    kept_until = max(1.0 + TIMING.last_lease_s(0.0), began_at + TIMING.find_leader_s)
+    assert found.leader is not None
+    for steps in range(8, 0, -1):
+        found.tick(kept_until - steps * (kept_until - began_at) / 9)
+        assert found.leader.streams_of(ALICE.replica) == [1]
+    found.tick(kept_until)
+    assert found.leader.streams_of(ALICE.replica) == []
+
+
 def test_one_that_lost_the_producer_does_not_lead() -> None:
     """At whatever moment; it waits for it again, as long as it has a session."""
     for steps in range(1, 4):

@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from integration.artifacts import PULSAR_VERSIONS
 from integration.load.lives import Cause
 from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
@@ -32,11 +31,7 @@ QUEUED: Final = 500
 """What a direct worker takes at once: it has much of what the owner had when that goes on."""
 DROPPED_LATE_S: Final = 120.0
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.broker,
-    pytest.mark.parametrize("module_broker", PULSAR_VERSIONS[:1], indirect=True, scope="module"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
 @pytest.fixture(scope="module")

@@ -8,19 +8,17 @@ replica owns one. The contract holds over all of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
 from integration.artifacts import PULSAR_VERSIONS
-from integration.faults.proxy import FaultProxy
 from integration.gateway import KeylineGateway
 from integration.load.run import LoadRun
-from integration.ports import LOOPBACK, free_ports
 from integration.replicas import Replicas
-from integration.standalone import PulsarStandalone
+from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker
 from tests.integration.faults.owner_waits import WAIT_BESIDE_S_MAX, Victims, check_waits, frozen
 from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, owned_subscription, settle
 from tests.integration.side_by_side import Case, CaseOf, Outcomes
@@ -50,50 +48,17 @@ ANYWHERE: Final = "frozen-owner-of-clients-that-go-anywhere"
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-class Cuttable:
-    """A broker with a way of its own for each replica of some deployments."""
-
-    def __init__(self, broker: PulsarStandalone, ways: list[FaultProxy]) -> None:
-        self.broker = broker
-        self._ways = list(enumerate(ways))
-
-    def take(self) -> dict[str, FaultProxy]:
-        """Ways for one more deployment, by the listeners that lead there."""
-        taken, self._ways = self._ways[:REPLICAS], self._ways[REPLICAS:]
-        return {f"way-{number}": way for number, way in taken}
-
-
 @pytest.fixture(scope="module", params=PULSAR_VERSIONS)
 def cuttable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cuttable]:
     """Of each version."""
-    port, *way_ports = free_ports(1 + REPLICAS * sum(each.cut for each in TROUBLES.values()))
-    listeners = [f"direct:pulsar://{LOOPBACK}:{port}"]
-    listeners += [f"way-{number}:pulsar://{LOOPBACK}:{each}" for number, each in enumerate(way_ports)]
-    settings = {
-        "advertisedAddress": "",
-        "advertisedListeners": ",".join(listeners),
-        "internalListenerName": "direct",
-    }
-    data = tmp_path_factory.mktemp("pulsar")
-    with ExitStack() as stack:
-        broker = PulsarStandalone(request.param, data=data, port=port, settings=settings)
-        stack.enter_context(broker)
-        yield Cuttable(broker, [stack.enter_context(FaultProxy(port, port=each)) for each in way_ports])
-
-
-@contextmanager
-def cut(way: FaultProxy) -> Iterator[None]:
-    """Nothing moves between a replica and the broker in this block."""
-    way.stall()
-    try:
-        yield
-    finally:
-        way.heal()
+    ways_count = REPLICAS * sum(each.cut for each in TROUBLES.values())
+    with cuttable_broker(request.param, tmp_path_factory.mktemp("pulsar"), ways_count) as cuttable:
+        yield cuttable
 
 
 def deployment(cuttable: Cuttable, trouble: Trouble, topics: tuple[str, str], directory: Path) -> Case:
     """Three replicas that go through this, with workers that stay where they are."""
-    ways = cuttable.take() if trouble.cut else {}
+    ways = cuttable.take(REPLICAS) if trouble.cut else {}
     broker = cuttable.broker
 
     def prepare(stack: ExitStack) -> Callable[[], str]:

@@ -69,7 +69,7 @@ MUTANTS = (
     _mutant(
         "a new leader does not wait for the leases of the one before",
         LEADER,
-        "StreamOwners(memory, granted_at + timing.last_lease_s(memory.lease_s))\n",
+        "StreamOwners(memory, timing.kept_until(memory.lease_s, granted_at, now))\n",
         "StreamOwners(memory, granted_at)\n",
     ),
     _mutant(
