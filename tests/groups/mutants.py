@@ -298,6 +298,13 @@ MUTANTS = (
         "tests/groups/test_leader.py",
     ),
     _mutant(
+        "what a silent leader consumes is looked at when another leads",
+        MEMBER,
+        "            self.replica_silent(self.session.leader)\n",
+        "            pass\n",
+        "tests/net/test_group_member.py",
+    ),
+    _mutant(
         "leases of the leader before are waited for since the first record",
         MANAGER,
         "self._timing, self._granted_at, now)\n",

@@ -75,6 +75,20 @@ def test_a_silent_leader_is_fenced_before_its_leases_end() -> None:
     assert group.member.session.state is State.REPLAYING
 
 
+def test_what_a_silent_leader_consumes_is_looked_at_before_another_leads() -> None:
+    """From when three of its renewals have not come."""
+    group = SilentGroup()
+    suspected: list[str] = []
+    group.member.replica_silent = suspected.append
+    header = Header(GROUP, group.session, "leader", Stamp(1, next(group.stamps)), 1)
+    group.member.hear(LeaseStreams(header, Version(1, 1), (0,), 4))
+    group.clock.advance(TIMING.silent_s - 0.01)
+    assert suspected == []
+    group.clock.advance(0.01)
+    assert set(suspected) == {"leader"}
+    assert group.topic.fenced == 0
+
+
 def test_a_leader_that_speaks_is_not_fenced() -> None:
     """Though it leases nothing."""
     group = SilentGroup()

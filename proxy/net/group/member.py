@@ -4,7 +4,8 @@ Actions of the state machines go out through ports, and events come in as calls.
 leader of which nothing is heard. A session without one for the length of a lease assumes that the broker has forgotten
 waiting producers, and insists. When no leader has said anything for `silent_s`, and what this replica says arrives at
 itself, the leader stands still or is cut off, and the producer is taken away from it: it would keep every key
-of the group standing for the minute in which the broker gives its connection up. The silence counts from the first
+of the group standing for the minute in which the broker gives its connection up. What its replica consumes is looked
+at meanwhile: the next leader, who would say that, may need a while to begin. The silence counts from the first
 word that arrived here: what starts on a busy machine hears nothing for seconds.
 """
 
@@ -130,7 +131,7 @@ class GroupMember:
         self._over = False
         self._lease_until = clock.now()
         self.replica_silent: Callable[[str], None] = lambda _: None
-        """Hears of each replica of which the leader hears nothing."""
+        """Hears of each replica of which the leader hears nothing, and of a leader's of which nothing is heard."""
         self.workers_wait: Callable[[WorkersWait], None] = lambda _: None
         """Hears of workers elsewhere that wait for what a replica has which theirs does not reach."""
         self.session = GroupSession(group, session, timing, 0, clock.now())
@@ -259,7 +260,9 @@ class GroupMember:
             self._connecting_since = now
             assert self._topic is not None
             self._topic.insist()
-        if self._leader_is_silent(now):
+        if self._leader_is_silent(now, self._timing.silent_s) and self.session.leader is not None:
+            self.replica_silent(self.session.leader)
+        if self._leader_is_silent(now, self._fence_after_s):
             self._leader_heard_at = now
             assert self._topic is not None
             self._topic.fence()
@@ -267,11 +270,11 @@ class GroupMember:
         self.session.leads_count = self._leading.count
         self._do(self.session.tick(now))
 
-    def _leader_is_silent(self, now: float) -> bool:
-        """Whether a leader would have been heard for long, if there were one that hears and speaks."""
+    def _leader_is_silent(self, now: float, since_s: float) -> bool:
+        """Whether a leader would have been heard since, if there were one that hears and speaks."""
         return (
             self.manager.state is ManagerState.CANDIDATE
-            and now - self._leader_heard_at >= self._fence_after_s
+            and now >= self._leader_heard_at + since_s
             and now - self._heard_self_at < 2 * self._timing.find_leader_s
         )
 
@@ -356,12 +359,13 @@ class GroupMember:
 
     def _rearm(self) -> None:
         self._timer.cancel()
-        fence_at = self._leader_heard_at + self._fence_after_s
+        now = self._clock.now()
         dues = [due for due in (self.session.due(), self.manager.due()) if due is not None]
-        if self.manager.state is ManagerState.CANDIDATE and fence_at > self._clock.now():
-            dues.append(fence_at)
+        if self.manager.state is ManagerState.CANDIDATE:
+            silences = (self._leader_heard_at + each for each in (self._timing.silent_s, self._fence_after_s))
+            dues += [at for at in silences if at > now]
         if dues and not self._over:
-            self._timer.set(max(min(dues) - self._clock.now(), 0.0), self._tick)
+            self._timer.set(max(min(dues) - now, 0.0), self._tick)
 
 
 def _share(replica: str) -> float:
