@@ -1,7 +1,7 @@
 """Replicas that have something and say nothing: their leader tells the others, who prepare for taking it over.
 
-What they prepare, the broker's look at a replica that may be dead (`net/group/holder_probes.py`), takes 5 s. It should
-be over when the replica's streams go to others. So a silence is told as soon as it is one, and again with each renewal.
+What they prepare, the broker's look at a replica that may be dead (`net/group/holder_probes.py`), takes 5 s, and keys
+wait for its end. So a silence is told as soon as it is one, and again with each renewal.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ class Silences:
         Of one that was not heard yet it begins when those that are well have found this leader.
         """
         said = {
-            each.session.replica: each.heard_at + self._timing.doubt_s for each in sessions.values() if each.granted
+            each.session.replica: each.heard_at + self._timing.silent_s for each in sessions.values() if each.granted
         }
         return {each.replica: self._found_by for each in reserved_for if each not in sessions} | said

@@ -50,15 +50,6 @@ class GroupTiming:
         return 3 * self.renew_s
 
     @property
-    def doubt_s(self) -> float:
-        """How long a session says nothing before its leader doubts that it runs: a report is late by half a while.
-
-        A doubt costs a few questions. It comes early enough for the broker's look at the replica, 5 s by default, to be
-        over when that is dropped.
-        """
-        return 1.5 * self.heartbeat_s
-
-    @property
     def found_s(self) -> float:
         """How long those that are well need at most to find a new leader, which announces itself.
 

@@ -319,14 +319,6 @@ MUTANTS = (
         "tests/groups/test_reach.py",
     ),
     _mutant(
-        "a silence is told when the broker's look at it comes too late",
-        "proxy/groups/timing.py",
-        "        return 1.5 * self.heartbeat_s\n",
-        "        return self.silent_s\n",
-        "tests/groups/test_leader.py "
-        "tests/sim/test_deployment.py::test_keys_of_a_replica_that_stands_still_wait_as_short_by_streams_as_with_an_owner",
-    ),
-    _mutant(
         "a cursor is not moved because somebody looks whether a replica lives",
         "proxy/net/group/reposition.py",
         " and self._tries < TRIES:\n",
