@@ -414,12 +414,12 @@ def test_what_was_kept_is_given_away_when_the_leases_before_are_over_and_not_at_
 def test_a_silence_is_told_as_soon_as_it_is_one_and_again_with_each_renewal() -> None:
     """So that the look at the broker begins then."""
     rig, heard_at = shared_by_two()
-    doubted_at = heard_at + TIMING.silent_s
-    rig.sleep(doubted_at - DELAY, BOB)
+    silent_at = heard_at + TIMING.silent_s
+    rig.sleep(silent_at - DELAY, BOB)
     assert rig.silent == []
-    rig.sleep(doubted_at, BOB)
+    rig.sleep(silent_at, BOB)
     assert rig.silent == [ALICE.replica]
-    rig.sleep(doubted_at + 2 * TIMING.renew_s, BOB)
+    rig.sleep(silent_at + 2 * TIMING.renew_s, BOB)
     assert rig.silent == 3 * [ALICE.replica]
 
 

@@ -173,9 +173,8 @@ class Victims:
         owns, beside = self._owned
         leader = owns.leader()
         victim = next(each for each in owns.gateways if (each is leader) == self._leads)
-        owns.place(victim)
         beside.place(next(each for each in beside.gateways if each not in (victim, leader)))
-        assert owns.owner() is victim, "it owns nothing that is asked for"
+        owns.place(victim)
         with ExitStack() as stack:
             for load, role in zip(self._loads, self._roles, strict=True):
                 stack.enter_context(load.watched(f"{role}, {seconds:g} s"))
