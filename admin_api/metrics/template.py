@@ -41,7 +41,7 @@ def label_text(labels: Sequence[str], form: Format) -> Callable[..., str]:
     """Give what writes the labels of a level, in braces, from the values of all `GIVEN`."""
     metric = Metric("n", "", "gauge")
     metric.add_sample("n", _marked(labels), 0.0)
-    return _with_places(_series_of(metric, form)[0].removeprefix("n")).format
+    return _with_places(_series_of(_lines(metric, form))[0].removeprefix("n")).format
 
 
 class Template:
@@ -53,8 +53,9 @@ class Template:
         metric, self._numbers = read(family, like)
         for sample in metric.samples:
             sample.labels.update(_marked(labels))
-        self.head = "".join(f"{line}\n" for line in _lines(metric, form) if line.startswith("#"))
-        series = _series_of(metric, form)
+        lines = _lines(metric, form)
+        self.head = "".join(f"{line}\n" for line in lines if line.startswith("#"))
+        series = _series_of(lines)
         own_labels = family.kind == "histogram" or family.label
         self._name = None if own_labels else series[0].partition("{")[0]
         self._find = attrgetter(family.source)
@@ -112,9 +113,9 @@ def _lines(metric: Metric, form: Format) -> list[str]:
     return encoded(Frozen([metric]), form).split("\n")[:-1]
 
 
-def _series_of(metric: Metric, form: Format) -> list[str]:
-    """Its lines without their numbers."""
-    return [line.rpartition(" ")[0] for line in _lines(metric, form) if not line.startswith("#")]
+def _series_of(lines: Sequence[str]) -> list[str]:
+    """Those with numbers, without these."""
+    return [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
 
 
 def _marked(labels: Sequence[str]) -> dict[str, str]:

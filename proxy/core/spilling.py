@@ -8,7 +8,7 @@ hangs leaves the others theirs. Even parts of a kind are three eighths together,
 an entry without bytes counts apart, and no more entries are let go when that comes to what the subscription may hold.
 
 Why not an even part for each slot: with a window, each key that is at a worker blocks its slot, and a thousand keys
-that all move would let go, and fetch again, nearly all that comes. Nobody waits for room because of them.
+that all move would let go, and fetch again, nearly all that comes. No worker waits for room because of them.
 
 What workers have, and may give back, is no different: only its place is needed until then.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from proxy.core.worker import Worker
 
 STILL_S: Final = 1.0
-"""A worker that was sent nothing and acknowledged nothing for so long does not move. Clients group acks for 0.1 s."""
+"""A worker that has acknowledged nothing of what it had so long ago does not move. Clients group acks for 0.1 s."""
 
 
 class _Share(NamedTuple):

@@ -2,8 +2,8 @@
 
 A connection has some seconds to prove that it is a replica of this deployment. Until then it may send a few bytes,
 which are not interpreted. Of too many such connections the one that has waited longest gives way: replicas prove
-themselves in a round trip, so whoever only connects keeps none of them out. Then the connection is a client's, with
-the address that the replica tells (`proof`), and gets a session; or it is for one question of an operator
+themselves in a round trip, so a stranger who only connects keeps none of them out. Then the connection is a client's,
+with the address that the replica tells (`proof`), and gets a session; or it is for one question of an operator
 (`questions`), or for signs of life (`pulses`).
 A connection without proof is closed without an answer, which would help to guess; the reason is counted and logged
 here.

@@ -28,8 +28,8 @@ from proxy.groups.ownership import Owner
 from proxy.net.alarm import Alarm
 from proxy.net.owner.fresh_credentials import FreshCredentials
 from proxy.net.owner.leg import OwnerLeg
-from proxy.net.owner.owners import HERE
-from proxy.net.relay.requests import BYTES_FULL, BYTES_MAX
+from proxy.net.owner.owners import HERE, is_elsewhere
+from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame, refusal_frame
@@ -38,7 +38,7 @@ from proxy.wire.frames import encode_command
 if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.group.holder_probes import HolderProbes
-    from proxy.net.owner.owners import Owners, Place
+    from proxy.net.owner.owners import Owners
     from proxy.net.owner.pulses import Pulses
     from proxy.net.owner.unreached import UnreachedOwners
     from proxy.net.ports import Clock, ElsewhereClient, Receiver
@@ -155,7 +155,7 @@ class ClientLegs:
     def subscribe(self, command: pb.CommandSubscribe, frame: bytes, here: Callable[[], None]) -> None:
         """As it says. A connection has so many consumers here, too, as it may have workers."""
         consumer_id = command.consumer_id
-        if self._joining_bytes and self._joining_bytes + len(frame) > BYTES_MAX:
+        if leaves_no_room(self._joining_bytes, len(frame)):
             self._client.send(error_frame(pb.TooManyRequests, BYTES_FULL, command.request_id))
             return
         if len(self._consumers) >= self._limits.workers_per_connection_max:
@@ -237,7 +237,7 @@ class ClientLegs:
             self._probed[consumer_id] = probed = (leg.owner.replica, key)
             self._probes.begun(*probed)
         # Of this one alone: a connection may have thousands, which come one after the other.
-        if leg is not None and _is_elsewhere(self._owners.place(command.topic, command.subscription), leg):
+        if leg is not None and is_elsewhere(self._owners.place(command.topic, command.subscription), leg.owner.replica):
             self._look_at_served()
 
     def subscribe_refused(self, consumer_id: int) -> bool:
@@ -287,7 +287,7 @@ class ClientLegs:
         if self._joining.get(consumer_id) is not joining:
             return
         place, leg = self._owners.place(command.topic, command.subscription), self._consumers[consumer_id]
-        if leg is not None and _is_elsewhere(place, leg):
+        if leg is not None and is_elsewhere(place, leg.owner.replica):
             self._leave_former(leg)
             leg = self._consumers.get(consumer_id)
         if leg is not None or self._joining.get(consumer_id) is not joining:
@@ -351,7 +351,7 @@ class ClientLegs:
         joining = {each: (one.command.topic, one.command.subscription) for each, one in self._joining.items()}
         for consumer_id, key in (self._served | joining).items():
             leg = self._consumers[consumer_id]
-            if leg is not None and _is_elsewhere(self._owners.place(*key), leg):
+            if leg is not None and is_elsewhere(self._owners.place(*key), leg.owner.replica):
                 lost.add(leg)
         return lost
 
@@ -398,8 +398,3 @@ class ClientLegs:
                 self._unreached.ended(before, key)
             if owner:
                 self._unreached.waits(owner, key)
-
-
-def _is_elsewhere(place: Place, leg: OwnerLeg) -> bool:
-    """Whether a subscription is known to be at another replica than the leg's."""
-    return place is HERE or (isinstance(place, Owner) and place.replica != leg.owner.replica)

@@ -32,6 +32,11 @@ UNKNOWN: Final = Nowhere.UNKNOWN
 Place: TypeAlias = Owner | Nowhere
 
 
+def is_elsewhere(place: Place, replica: str) -> bool:
+    """Whether a subscription is known to be at another replica than that other one."""
+    return place is HERE or (isinstance(place, Owner) and place.replica != replica)
+
+
 class Bundles(Protocol):
     """What this replica has."""
 

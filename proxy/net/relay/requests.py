@@ -38,6 +38,12 @@ BYTES_MAX: Final = 32 << 20
 
 BYTES_FULL: Final = f"{BYTES_MAX} bytes of requests of this connection wait for an answer, no more are taken"
 
+
+def leaves_no_room(held_bytes: int, size_bytes: int) -> bool:
+    """Whether a request of this size is too much beside what a client has without an answer; one alone never is."""
+    return held_bytes > 0 and held_bytes + size_bytes > BYTES_MAX
+
+
 _LOOKUP_REPLIES: Final = frozenset(
     {
         _T.LOOKUP_RESPONSE,
@@ -230,7 +236,7 @@ class RelayedRequests:
         if len(self._pending) >= self._requests_max:
             message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
             raise LimitExceeded(message)
-        if self._bytes_held and self._bytes_held + size_bytes > BYTES_MAX:
+        if leaves_no_room(self._bytes_held, size_bytes):
             raise LimitExceeded(BYTES_FULL)
 
     def _strike(self, key: tuple[bool, int]) -> Pending | None:

@@ -147,7 +147,7 @@ class Permission:
             self._send(Question(place, {answered: None}))
 
     def forget(self, place: Place | OwnTopic, answered: Answered) -> None:
-        """Whoever asked has gone, and is not told."""
+        """The client that asked has gone, and is not told."""
         question = self._places.get(place)
         if question is not None:
             question.asking.pop(answered, None)

@@ -251,7 +251,7 @@ class SessionProducers:
         return frozenset((*asked, *self._ownership_changes.under_way()))
 
     def _judge(self, admit: Admit, body: pb.CommandProducer, frame: bytes) -> None:
-        """Admit a producer when the broker has said that its client may produce; at once where nobody else has to wait.
+        """Admit a producer when the broker has said that its client may produce; at once where no other has to wait.
 
         There its own request asks the broker just as well.
         """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.errors import ClientError, KeylineError
-from proxy.net.relay.requests import BYTES_FULL, BYTES_MAX
+from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
 from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjudged
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -199,7 +199,7 @@ class SessionWorkers:
             self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
         size_bytes = command.ByteSize()
-        if self._unanswered_bytes and self._unanswered_bytes + size_bytes > BYTES_MAX:
+        if leaves_no_room(self._unanswered_bytes, size_bytes):
             self._counters.workers_refused_total += 1
             self._transport.write(error_frame(pb.TooManyRequests, BYTES_FULL, command.request_id))
             return

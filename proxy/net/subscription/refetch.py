@@ -50,13 +50,14 @@ class Refetch:
             return
         dispatcher, spill = self._dispatcher, self._spill
         state, settings = self._state, self._state.settings
+        now = state.now()
         if dispatcher.policy.share:
             look_ahead = settings.look_ahead_messages(len(dispatcher.workers))
-            spilling.spill(dispatcher, look_ahead, settings.subscription_memory_bytes, state.now())
+            spilling.spill(dispatcher, look_ahead, settings.subscription_memory_bytes, now)
             if spill.spared and not self._still.is_set:
                 self._still.set(spilling.STILL_S, self._look_again)
         full = len(dispatcher.touched)
-        wants = spilling.take_wants(dispatcher, state.now())
+        wants = spilling.take_wants(dispatcher, now)
         if len(dispatcher.touched) > full:
             state.schedule_flush()
         if wants:
