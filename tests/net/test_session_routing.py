@@ -114,11 +114,13 @@ def test_a_consumer_nobody_knows_is_left_to_the_broker(name: str, with_worker: b
     assert rig.cause is None
 
 
-def test_an_ack_of_no_consumer_that_asks_for_an_answer_gets_one() -> None:
+@pytest.mark.parametrize("with_worker", [False, True])
+def test_an_ack_of_no_consumer_that_asks_for_an_answer_gets_one(with_worker: bool) -> None:  # noqa: FBT001 - a case
     """A broker would never answer, and what was asked would be kept while the connection lasts."""
     rig = SessionRig().connect()
     gone = rig.worker(1, 100)
-    rig.worker(2, 101)
+    if with_worker:
+        rig.worker(2, 101)
     gone.link.forget()
     asked = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, request_id=7)
     asked.message_id.add(ledgerId=1, entryId=1)

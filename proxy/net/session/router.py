@@ -78,12 +78,17 @@ class CommandRouter:
         self._workers = workers
         self._producers = producers
         self._counters = counters
+        self._all_relayed = True
+        """Whether every consumer so far was the broker's."""
 
     def unparsed(self) -> frozenset[int]:
-        """Command types that go to `Relay.forward` as they are, until any other command was taken."""
+        """Command types that go to `Relay.forward` as they are, until any other command was taken.
+
+        Acknowledgements of a worker may come when it is closed already, and the broker would never answer them.
+        """
         if not self._relay.passes_data:
             return _NOTHING
-        return _SEND_ONLY if self._workers or self._elsewhere else DATA
+        return DATA if self._all_relayed else _SEND_ONLY
 
     def take_data(self, kind: int, frame: bytes) -> None:
         """Send one of `DATA` its way: to its worker, or on to the broker. The hot path of acknowledgements."""
@@ -176,6 +181,7 @@ class CommandRouter:
             self._workers.answer_duplicate(body.request_id, ready=relayed_ready)
         elif ours and topic is not None:
             body.topic = topic
+            self._all_relayed = False
             self._counters.intercepted_commands_total += 1
             if self._elsewhere is None:
                 self._workers.subscribe(body)
