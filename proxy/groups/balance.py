@@ -100,6 +100,8 @@ def plan(
 ) -> list[tuple[LeaderSession, frozenset[int]]]:
     """The streams that each session is to have next, of sessions that are not changing.
 
+    One that does not hear the leader takes no part: it would take nothing, and others would give it up for that.
+
     Args:
         sessions: all of the group.
         owners: who has each stream.
@@ -108,6 +110,7 @@ def plan(
         rates: messages a second of each stream.
         streams_count: of the group; 0 to take everything back.
     """
+    sessions = [each for each in sessions if each.confirmed]
     weights = {each.session: each.workers_count for each in sessions}
     shares = quotas(weights, {each.session: len(each.granted) for each in sessions}, streams_count)
     per_worker = sum(rates.get(stream, 0.0) for stream in range(streams_count)) / max(sum(weights.values()), 1)

@@ -120,7 +120,7 @@ class GroupLeader:
     def stored(self, now: float) -> list[LeaderAct]:
         """The record is in the topic: now its sets of streams may be told."""
         acts, self._to_reposition = self._to_reposition, []
-        acts += [self._messages.told(session, self._record.replays) for session in self._record.written()]
+        acts += [self._messages.told(session, self._record.replays) for session in self._record.written(now)]
         return acts + self._work(now)
 
     def tick(self, now: float) -> list[LeaderAct]:
@@ -240,10 +240,7 @@ class GroupLeader:
         """Lease it the streams that it still has and no other session may have; the next balance adds the rest."""
         report = message.report
         if session is None:
-            session = LeaderSession(
-                report.session, report.beat, now, now, report.workers_count, leads_count=report.leads_count
-            )
-            self._sessions[report.session] = session
+            session = self._sessions[report.session] = LeaderSession.begun(report, now)
             self._idle_since = None
         elif not self._hear(session, report, now):
             return []
@@ -255,7 +252,7 @@ class GroupLeader:
         if session.version is not None:
             self._owners.free(session)  # it delivers nothing now, so streams that it does not have are free
         # Else the leader before may have leased it more since it said this: that stays reserved until it confirms.
-        session.held = held
+        session.asked(held)
         self._owners.own(session, frozenset() if self._replay.moving else self._owners.kept(session))
         self._record.note(report, message.held)
         self._balance_soon(now)
@@ -272,6 +269,8 @@ class GroupLeader:
     def _hear_states(self, session: LeaderSession, message: UpdateStreamStates, now: float) -> list[LeaderAct]:
         event = session.event(message)
         self._record.note(message.report, message.states)
+        if session.confirms(event):
+            self._balance_soon(now)
         if TABLE[session.state][event].action in (Action.RELEASE, Action.SETTLE):
             for stream in session.revoked & {state.stream for state in message.states if state.finished}:
                 session.revoked.discard(stream)
@@ -299,7 +298,7 @@ class GroupLeader:
             session.version_old = None
             return [*self._messages.renewal(session, self._record.replays)]
         elif action is Action.DROP:
-            self._owners.reserve_all(session, session.heard_at + self._timing.drop_s, now)
+            self._owners.reserve_all(session, session.heard_at + self._timing.drop_s, now, returns=not session.deaf)
             self._remove(session, now)
             return [self._messages.invalidate(session.session, session.heard, event.value)]
         elif action is Action.FORGET:
@@ -336,7 +335,7 @@ class GroupLeader:
     def _taking(self) -> dict[str, SessionId]:
         """Sessions that may be given streams, by replica."""
         sessions = () if self._replay.under_way else self._sessions.values()
-        return {each.session.replica: each.session for each in sessions if each.workers_count}
+        return {each.session.replica: each.session for each in sessions if each.workers_count and each.confirmed}
 
     def _change(self, session: LeaderSession, streams: frozenset[int], now: float) -> list[LeaderAct]:
         if streams == session.granted:

@@ -136,13 +136,15 @@ class LeaderRecord:
         self._checkpoint_at = now + self._timing.checkpoint_s
         return None if self._states == self._states_stored else self._write(replicas)
 
-    def written(self) -> list[LeaderSession]:
-        """The record is in the topic: these sessions may be told their sets of streams."""
+    def written(self, now: float) -> list[LeaderSession]:
+        """The record is in the topic: these sessions are told their sets of streams now."""
         self._storing = False
         told, self._being_stored = self._being_stored, []
         told = [each for each in told if each.state is not State.DROPPED and each not in self._unstored]
         for session in told:
             session.stored = True
+            if session.deaf:
+                session.not_replaying_since = now  # it had nothing to answer before
         return told
 
     def _write(self, replicas: Collection[str]) -> GroupMemory:

@@ -150,11 +150,23 @@ class LeaderSession:
     """What it has to release, and has not."""
     stored: bool = False
     """Whether the version is in the group's records; it is not sent before that."""
+    confirmed: bool = False
+    """Whether it has shown, since it looked for the leader last, that it hears it."""
+
+    @classmethod
+    def begun(cls, report: Report, now: float) -> LeaderSession:
+        """One that has just been heard for the first time."""
+        return cls(report.session, report.beat, now, now, report.workers_count, leads_count=report.leads_count)
 
     @property
     def changing(self) -> bool:
         """Whether a change is under way."""
         return self.state in (State.WAITING_UPDATING, State.UPDATING)
+
+    @property
+    def deaf(self) -> bool:
+        """Whether it was told its streams, and has not shown that it heard that."""
+        return self.stored and not self.confirmed
 
     def hear(self, report: Report, now: float) -> bool:
         """Record that it is alive; False if this message was overtaken or duplicated."""
@@ -164,10 +176,23 @@ class LeaderSession:
         self.leads_count = report.leads_count
         return True
 
+    def asked(self, held: frozenset[int]) -> None:
+        """It looks for the leader, and says what it has still."""
+        self.held = held
+        self.confirmed = False
+
+    def confirms(self, event: Event) -> bool:
+        """Whether this report is the first since it looked for the leader that shows that it hears it."""
+        first = not self.confirmed and event not in (Event.STATES_ODD, Event.CHANGING_ODD)
+        self.confirmed |= first
+        return first
+
     def overdue_at(self, timing: GroupTiming) -> float:
         """When it will have been silent, or not replayed, for too long."""
         silent_at, since = self.heard_at + timing.drop_s, self.not_replaying_since
-        return silent_at if since is None else min(silent_at, since + timing.not_replaying_s)
+        if since is None:
+            return silent_at
+        return min(silent_at, since + (timing.drop_s if self.deaf else timing.not_replaying_s))
 
     def event(self, message: UpdateStreamStates) -> Event:
         """What a report of it is, given what it was told."""

@@ -22,6 +22,8 @@ Owners: TypeAlias = "tuple[tuple[int, SessionId], ...]"
 class _Reservation:
     session: SessionId
     until: float
+    returns: bool = True
+    """Whether the session gets it back if it asks in time."""
 
 
 class StreamOwners:
@@ -93,12 +95,15 @@ class StreamOwners:
         self.unreserve(session)
         session.granted = frozenset()
 
-    def reserve_all(self, session: LeaderSession, until: float, now: float) -> None:
-        """Take everything from a session, and give it to no other before it has certainly stopped."""
+    def reserve_all(self, session: LeaderSession, until: float, now: float, *, returns: bool) -> None:
+        """Take everything from a session, and give it to no other before it has certainly stopped.
+
+        `returns` says whether to give it back until then; one that hears nothing would take it each time it asks.
+        """
         for stream in self._owned(session):
             del self._owners[stream]
             if until > now:
-                self._reserved[stream] = _Reservation(session.session, until)
+                self._reserved[stream] = _Reservation(session.session, until, returns)
 
     def unreserve(self, session: LeaderSession) -> None:
         """Keep nothing for a session."""
@@ -108,7 +113,7 @@ class StreamOwners:
 
     def kept(self, session: LeaderSession) -> frozenset[int]:
         """The streams that it still has and no other session can have had; they are no longer reserved."""
-        mine = frozenset(stream for stream in session.held if self._had_last.get(stream) == session.session)
+        mine = frozenset(stream for stream in session.held if self._goes_back(stream, session.session))
         for stream in mine:
             self._reserved.pop(stream, None)  # only for its last owner
         return mine
@@ -119,6 +124,10 @@ class StreamOwners:
         for stream in due:
             del self._reserved[stream]
         return bool(due)
+
+    def _goes_back(self, stream: int, session: SessionId) -> bool:
+        reservation = self._reserved.get(stream)
+        return self._had_last.get(stream) == session and (reservation is None or reservation.returns)
 
     def _owned(self, session: LeaderSession) -> list[int]:
         return [stream for stream, owner in self._owners.items() if owner == session.session]

@@ -172,6 +172,20 @@ MUTANTS = (
         "tests/groups/test_replay.py",
     ),
     _mutant(
+        "streams are taken from others for a session that does not hear the leader",
+        BALANCE,
+        "    sessions = [each for each in sessions if each.confirmed]\n",
+        "",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a session that does not hear the leader gets back what it had each time it asks",
+        OWNERS,
+        "(reservation is None or reservation.returns)",
+        "True",
+        PROTOCOL,
+    ),
+    _mutant(
         "the cursor is moved before everything was given back",
         LEADER,
         "        free = not known and not self._record.under_way\n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.groups.kept_orders import KeptOrders
 from proxy.groups.leader_session import TABLE, Action, Event, State
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import FindLeader, LeaseStreams, UpdateStreamStates
@@ -447,3 +448,45 @@ def test_the_leases_of_the_leader_before_are_waited_for_also_if_they_are_longer(
         assert 0 not in rig.leader.owners
     rig.wait(2.0)
     assert rig.leader.owners[0] == BOB
+
+
+def test_nothing_is_taken_from_others_for_a_session_that_does_not_hear_the_leader() -> None:
+    """What the broker sends it may be lost while what it says arrives: whatever was free for it, it would not take.
+
+    Also not what operators want it to have. When it does hear, it gets its share.
+    """
+    rig = alone()
+    rig.take(rig.leader.keep_orders(KeptOrders("orders", "billing", 1, "", replica=BOB.replica), rig.now))
+    for _ in range(40):
+        rig.find(BOB)
+        rig.states(ALICE, rig.number(ALICE))
+        rig.wait(1.0)
+        assert rig.leader.owners == dict.fromkeys(range(4), ALICE)
+    rig.joined(BOB)
+    ((kind, replica, *streams),) = rig.wait(DELAY)
+    assert (kind, replica, len(streams)) == ("update", "a", 2), "it gives up what is Bob's share"
+
+
+def test_a_session_that_hears_nothing_any_more_loses_what_it_had() -> None:
+    """It has no lease since it asked, and asks for ever: each time it would get back what it has still."""
+    rig, _ = shared_by_two()
+    asked_at = rig.now
+    while rig.now < asked_at + 2 * TIMING.drop_s + BETWEEN_RENEWALS:
+        rig.find(ALICE, 0, 1)
+        rig.sleep(rig.now + BETWEEN_RENEWALS, BOB)
+    assert rig.leader.owners == dict.fromkeys(range(4), BOB)
+    assert rig.now - asked_at <= 2 * TIMING.drop_s + 2 * BETWEEN_RENEWALS
+
+
+def test_a_session_does_not_pay_for_a_record_that_is_stored_late() -> None:
+    """Before that it was told nothing that it could answer."""
+    rig, _ = shared_by_two()
+    rig.auto = False
+    rig.find(ALICE, 0, 1)
+    for _ in range(int(TIMING.drop_s) + 3):
+        rig.find(ALICE, 0, 1)
+        rig.states(BOB, rig.number(BOB))
+        rig.wait(1.0)
+    rig.store()
+    rig.states(ALICE, rig.number(ALICE))
+    assert rig.leader.owners == {0: ALICE, 1: ALICE, 2: BOB, 3: BOB}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from proxy.errors import KeylineError, LimitExceeded, UpstreamError, UpstreamUnavailable
 from proxy.net.broker.connection import BrokerConnection
-from proxy.net.broker.directory import CHECK_S, BrokerProbe, Brokers
+from proxy.net.broker.directory import CHECK_S, OWN_KEEP_ALIVE_S, BrokerProbe, Brokers
 from proxy.net.broker.settings import BrokerSettings
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import SETTINGS, T, connected, error, lookup_answer, shake_hands, written
@@ -72,6 +72,21 @@ def test_connections_are_shared_between_topics_and_with_lookups() -> None:
         one.deliver(lookup_answer(command.lookupTopic.request_id, "pulsar://one:6650"))
     assert bench.found[0] is bench.found[1]
     assert bench.addresses == ["pulsar://one:6650"]
+
+
+def test_a_connection_for_the_gateway_s_own_needs_on_which_nothing_comes_is_replaced_soon() -> None:
+    """Leases last 5 s, and are renewed there. On one for deliveries nothing may come for longer."""
+    bench = Bench()
+    for brokers in (bench.brokers, bench.brokers.deliveries):
+        brokers.locate(TOPIC, bench.found.append)
+    one = shake_hands(bench.connector.last)
+    one.deliver(lookup_answer(bench.lookup(one).request_id, "pulsar://one:6650"))
+    delivers = shake_hands(bench.connector.last)
+    bench.clock.advance(OWN_KEEP_ALIVE_S + 1)
+    assert [command.type for command in written(one)] == [T.PING]
+    assert written(delivers) == []
+    bench.clock.advance(OWN_KEEP_ALIVE_S)
+    assert [transport.aborted for transport in (one, delivers)] == [True, False]
 
 
 def test_one_lookup_serves_everyone_who_waits_for_the_topic() -> None:

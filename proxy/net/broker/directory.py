@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("keyline.brokers")
 
 _STOPPING = "the gateway is stopping"
+OWN_KEEP_ALIVE_S: Final = 4.0
+"""At most, on the connections for what the gateway needs answered: leases are renewed there, and last 5 s. One on which
+nothing comes any more is replaced after twice this time."""
 CHECK_S: Final = 2.0
 """Pause between an answer of `BrokerProbe` and its next question."""
 
@@ -67,7 +70,9 @@ class Brokers:
         """Open nothing yet. `named` hears the service URL of every broker that a lookup led to."""
         self._clock = clock
         self._settings = settings
-        self._pool = BrokerPool(connector, clock, replace(settings, connections_per_broker=1))
+        keep_alive_s = min(settings.keep_alive_s, OWN_KEEP_ALIVE_S)
+        own = replace(settings, connections_per_broker=1, keep_alive_s=keep_alive_s)
+        self._pool = BrokerPool(connector, clock, own)
         self.deliveries = _Over(BrokerPool(connector, clock, settings), self._locate)
         self.diversions = _Over(BrokerPool(connector, clock, settings), self._locate)
         self._pools = (self._pool, self.deliveries.pool, self.diversions.pool)

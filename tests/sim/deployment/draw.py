@@ -42,6 +42,8 @@ BETWEEN = ("replicas_parted", "leg_forgotten")
 """Of the network between replicas: what needs workers at no particular one to be survived."""
 FULL_SHARE = 0.4
 """Of the seeds in which more than what is planned happens."""
+UNHEARD_SHARE = 0.3
+"""Likewise."""
 ORDERLY_SHARE = 0.3
 NO_ORDERS_SHARE = 0.5
 ANYWHERE_SHARE = 0.5
@@ -161,6 +163,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         calm=calm,
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
         + (("leg_forgotten",) if calm or (not (orderly or alone) and _apart(seed, "forgotten").random() < 0.3) else ())
+        + (("broker_unheard",) if not (orderly or calm) and _apart(seed, "unheard").random() < UNHEARD_SHARE else ())
         + (("memory_full", "memory_full") if not orderly and _apart(seed, "full").random() < FULL_SHARE else ())
         + orders
         + (TAKE_OUT if park_after else ())

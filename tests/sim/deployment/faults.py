@@ -64,6 +64,7 @@ class DeploymentActions:
             "replica_pause": (2, self._replica_pause),
             "memory_full": (1, self._memory_full),
             "broker_cut": (2, self._broker_cut),
+            "broker_unheard": (2, self._broker_unheard),
             "replicas_parted": (1, self._replicas_parted),
             "replica_alone": (1, self._replica_alone),
             "leg_forgotten": (1, self._leg_forgotten),
@@ -294,6 +295,14 @@ class DeploymentActions:
         replica = self._replica(dice)
         if replica is not None:
             self._part(replica.process.name, BROKER, dice.choice(LASTS_S))
+
+    def _broker_unheard(self, dice: random.Random) -> None:
+        """Nothing arrives any more on one of a replica's connections to the broker; what it says there does."""
+        replica = self._replica(dice)
+        ends = [end for end in self._world.network.ends if replica is not None and end.process is replica.process]
+        ends = [end for end in ends if end.other is not None and end.other.process is self._world.broker.process]
+        if ends:
+            dice.choice(ends).go_deaf()
 
     def _replicas_parted(self, dice: random.Random) -> None:
         """Both reach the broker. Workers at the one may be the only ones of what the other owns."""
