@@ -97,8 +97,8 @@ MUTANTS = (
     _mutant(
         "one that comes back goes on with what others had since",
         OWNERS,
-        " if self._had_last.get(stream) == session.session)",
-        " if self.is_free(stream))",
+        "return self._had_last.get(stream) == session and",
+        "return self.is_free(stream) and",
         PROTOCOL,
     ),
     _mutant(

@@ -64,7 +64,10 @@ class DeploymentSession(BrokerSession):
                 self._take(frames.parse_command(frame))
 
     def closed(self, reason: str) -> None:
-        """As the port says."""
+        """As the port says. Acknowledgements that have arrived count, though their answers arrive nowhere."""
+        for command in self._requests:
+            if command.type == T.ACK:
+                self._ack(command.ack)
         super().closed(reason)
         self._gone()
 
