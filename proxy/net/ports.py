@@ -316,6 +316,9 @@ class BrokerLink(Protocol):
     def send(self, frame: bytes) -> None:
         """Send a frame that has no answer."""
 
+    def doubt(self) -> None:
+        """Ask whether the broker is still there: a connection that it has given up is lost within seconds then."""
+
     @property
     def reading(self) -> bool:
         """Whether the broker is read: else its answers come when every holder has resumed."""

@@ -102,6 +102,8 @@ class FakeBrokerLink:
         """Of each topic."""
         self.pausing: set[int] = set()
         self.lost = False
+        self.doubts = 0
+        """How often it was asked whether it is still there."""
         self._ids = itertools.count(1)
         self._requests = itertools.count(100)
 
@@ -152,6 +154,10 @@ class FakeBrokerLink:
     def reading(self) -> bool:
         """As the port says."""
         return not self.pausing
+
+    def doubt(self) -> None:
+        """As the port says."""
+        self.doubts += 1
 
     def pause_reading(self, holder: object) -> None:
         """As the port says."""

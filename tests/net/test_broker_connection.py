@@ -9,6 +9,8 @@ import pytest
 from proxy.errors import ConfigurationError, UpstreamError, UpstreamUnavailable
 from proxy.net.broker.settings import BrokerTarget, Credentials, token_credentials
 from proxy.net.broker.statistics import State
+from proxy.net.keep_alive import DOUBT_S
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.messages import MessageHead
 from tests.net.broker_fakes import (
@@ -306,6 +308,32 @@ def test_a_silent_broker_is_pinged_and_then_given_up() -> None:
     bench.clock.advance(3.0)
     assert [entry[0] for entry in bench.diary] == ["ended"]
     assert "silent for 60 s" in str(bench.diary[0][1]) or "silent for 61 s" in str(bench.diary[0][1])
+
+
+def test_a_broker_that_is_doubted_is_asked_at_once_and_given_up_soon() -> None:
+    """What was heard before counts no more. Doubted again meanwhile, it gets no more time, and no more questions."""
+    bench = ConnectionBench().ready()
+    bench.clock.advance(10.0)
+    bench.connection.doubt()
+    bench.clock.advance(DOUBT_S / 2)
+    bench.connection.doubt()
+    assert [command.type for command in written(bench.transport)] == [T.PING]
+    bench.clock.advance(DOUBT_S / 2 - 1.0)
+    assert bench.diary == []
+    bench.clock.advance(2.0)
+    assert [entry[0] for entry in bench.diary] == ["ended"]
+
+
+def test_a_broker_that_is_doubted_and_answers_keeps_its_connection() -> None:
+    """And may be doubted again."""
+    bench = ConnectionBench().ready()
+    for _ in range(2):
+        bench.connection.doubt()
+        bench.clock.advance(1.0)
+        bench.transport.deliver(commands.pong())
+        bench.clock.advance(2 * DOUBT_S)
+        assert bench.diary == []
+        assert [command.type for command in written(bench.transport)] == [T.PING]
 
 
 def test_any_byte_keeps_the_connection() -> None:

@@ -279,6 +279,16 @@ def test_a_stream_without_a_lease_that_the_broker_gives_up_stays_away() -> None:
     assert payloads(rig.first) == [b"1", b"2"], "what the worker had was its own all the time"
 
 
+def test_a_connection_that_may_have_died_while_there_was_no_lease_is_asked() -> None:
+    """The broker may have given it up, and what it said of that may be lost: keys would wait for the keep-alive."""
+    rig = AssignmentRig(permits=10)
+    rig.lease(0)
+    rig.clock.advance(TIMING.lease_s)
+    assert rig.link.doubts == 0
+    rig.lease(0)
+    assert rig.link.doubts == 1
+
+
 def test_a_stream_that_opens_without_a_lease_is_closed_again() -> None:
     """The broker was asked in time and answered too late."""
     rig = AssignmentRig(permits=10)

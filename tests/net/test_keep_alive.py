@@ -41,6 +41,17 @@ def test_a_peer_that_is_dead_after_a_pause_is_found_so() -> None:
     assert Verdict.DEAD in verdicts
 
 
+def test_a_peer_that_is_doubted_has_its_time_also_after_a_pause() -> None:
+    """And what was heard before it was doubted does not acquit it."""
+    keep_alive = KeepAlive(300.0, 0.0, look_every_s=1.0)
+    looks(keep_alive, 1.0)
+    keep_alive.heard = True
+    assert keep_alive.doubt(1.5)
+    verdicts = looks(keep_alive, *(1_000.0 + second for second in range(6)))
+    assert verdicts == [Verdict.PING, *[Verdict.FINE] * 4, Verdict.DEAD]
+    assert not keep_alive.doubt(1_005.0), "it is doubted already"
+
+
 def test_a_look_that_is_a_little_late_is_a_look() -> None:
     """A busy loop does not keep the dead alive."""
     keep_alive = KeepAlive(3.0, 0.0, look_every_s=1.0)

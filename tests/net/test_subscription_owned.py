@@ -77,6 +77,17 @@ def test_the_owners_consumer_has_all_slots_for_itself() -> None:
     assert [(span.start, span.end) for span in meta.hashRanges] == [(0, 65_535)]
 
 
+def test_a_connection_that_may_have_died_while_there_was_no_lease_is_asked() -> None:
+    """The broker may have given it up, and what it said of that may be lost: keys would wait for the keep-alive."""
+    rig = Rig()
+    rig.worker(permits=1)
+    rig.lease()
+    before = rig.link.doubts
+    rig.owned.hold()
+    rig.lease()
+    assert rig.link.doubts == before + 1
+
+
 def test_a_subscription_of_streams_asks_no_owner_and_consumes_nothing_whole() -> None:
     """Also at a replica that owns others: its group says which slots it consumes, and its end is no owner's."""
     rig = Rig()

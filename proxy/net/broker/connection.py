@@ -126,6 +126,11 @@ class BrokerConnection:
         if self._transport is not None:
             self._transport.write(frame)
 
+    def doubt(self) -> None:
+        """As the port says."""
+        if self._state is State.READY and self._keep_alive.doubt(self._clock.now()):
+            self.send(commands.ping())
+
     @property
     def reading(self) -> bool:
         """Whether the broker is read."""

@@ -103,6 +103,8 @@ class OwnedSubscription:
         self._leases.until = until
         self._is_leased = True
         if self._stands:
+            for consumer in self._subscription.consumers:
+                consumer.upstream.doubt()
             self._open()
 
     def renew(self, until: float, now: float) -> None:

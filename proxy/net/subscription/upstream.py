@@ -152,6 +152,12 @@ class SubscriptionUpstream:
         parked, self._held_back = self.parked, False
         if parked:
             self.open()
+        self.doubt()
+
+    def doubt(self) -> None:
+        """The broker may have given the connection up without a word that arrived, as while a network was cut."""
+        if self.link is not None:
+            self.link.doubt()
 
     def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
         """End for good, and call `done` when the broker has answered, or can't.
