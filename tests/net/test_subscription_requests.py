@@ -49,6 +49,20 @@ def test_a_worker_may_not_unsubscribe_while_others_are_connected() -> None:
     assert rig.statistics().subscriptions[0].dispatcher.workers[0].name == "a"
 
 
+def test_a_worker_may_not_unsubscribe_while_an_excluded_one_is_connected() -> None:
+    """It gets no keys, and has a consumer all the same."""
+    rig = SubscriptionRig()
+    first = rig.worker("a")
+    rig.worker("b")
+    rig.subscription.orders.exclude("b", excluded=True)
+    rig.worker("b")
+    first.unsubscribe()
+    code, text = first.error()
+    assert code == pb.MetadataError
+    assert text.startswith("Unconnected or shared consumer attempting to unsubscribe")
+    assert rig.link.sent(T.UNSUBSCRIBE) == []
+
+
 def test_a_forced_unsubscribe_closes_the_others() -> None:
     """As at the broker: they are disconnected, and come back to a new subscription if they want."""
     rig = SubscriptionRig()

@@ -82,7 +82,7 @@ class SubscriptionRequests:
         """Delete the subscription at the broker."""
         if self._not_alone(asker, command.request_id, "unsubscribe", _UNSUBSCRIBE_GROUP):
             return
-        if len(self._state.dispatcher.workers) > 1 and not command.force:
+        if self._lifecycle.worker_count > 1 and not command.force:
             text = "Unconnected or shared consumer attempting to unsubscribe: other consumers are connected"
             asker.tell_error(command.request_id, ClientError(text, pb.MetadataError))
             return

@@ -41,6 +41,10 @@ class Lifecycle(Protocol):
     def flush(self) -> None:
         """Send what this turn produced, now."""
 
+    @property
+    def worker_count(self) -> int:
+        """Workers joined, excluded and joining."""
+
     def workers_changed(self, count: int) -> None:
         """Workers have joined or left; `count` is their current number."""
 

@@ -192,7 +192,7 @@ class Subscription:
 
     @property
     def worker_count(self) -> int:
-        """Workers joined, excluded and joining."""
+        """As `Lifecycle` says."""
         return len(self.subscribers) + len(self.membership.excluded) + len(self.admission)
 
     def workers_changed(self, count: int) -> None:
