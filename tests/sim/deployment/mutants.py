@@ -192,8 +192,8 @@ MUTANTS = (
     _mutant(
         "one worker deletes the subscription of all",
         "proxy/net/subscription/requests.py",
-        "        if len(self._state.dispatcher.workers) > 1 and not command.force:\n",
-        "        if len(self._state.dispatcher.workers) > 99 and not command.force:\n",
+        "        if self._lifecycle.worker_count > 1 and not command.force:\n",
+        "        if self._lifecycle.worker_count > 99 and not command.force:\n",
     ),
     _mutant(
         "what was deleted is consumed again for no worker",
