@@ -23,9 +23,9 @@ HISTORY_SEEDS: Final = (0, 3, 15)
 BROKEN_SEEDS: Final = (42, 342, 500, 516, 615, 1_095, 1_270, 1_318, 1_384)
 """Others that broke a promise once."""
 MOVED_S_MAX: Final = 10.0
+"""From a message until its acknowledgement, beside one fault: the drop time and 3 s."""
 GOES_ON_S: Final = 2.0
 """Its keys go on in this time, so that nothing waits for it twice."""
-"""From a message until its acknowledgement, beside one fault: the drop time and 3 s."""
 
 
 def test_no_seed_breaks_a_promise() -> None:

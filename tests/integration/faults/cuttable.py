@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from integration.faults.conditions import Direction
 from integration.faults.proxy import FaultProxy
 from integration.ports import LOOPBACK, free_ports
 from integration.standalone import PulsarStandalone
@@ -44,9 +45,9 @@ def cuttable_broker(
 
 
 @contextmanager
-def cut(way: FaultProxy) -> Iterator[None]:
-    """Nothing moves between a replica and the broker in this block."""
-    way.stall()
+def cut(way: FaultProxy, *directions: Direction) -> Iterator[None]:
+    """Nothing moves between a replica and the broker in this block, in these directions; by default in both."""
+    way.stall(*directions)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from integration.load.options import SUBSCRIPTION
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from proxy.cli.admin_client import AdminClient
-from tests.integration.faults.cuttable import Cuttable, cuttable_broker
+from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker
 from tests.integration.faults.line import last
 from tests.integration.faults.owner_waits import SILENCE_ALLOWED, WAIT_BESIDE_S_MAX, WatchedLoad, frozen, told
 from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, patiently, settle
@@ -44,22 +44,12 @@ def cuttable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @contextmanager
-def unheard(way: FaultProxy) -> Iterator[None]:
-    """What the broker says does not arrive in this block."""
-    way.stall(Direction.TO_CLIENT)
-    try:
-        yield
-    finally:
-        way.heal()
-
-
-@contextmanager
 def unheard_after(seconds: float, gateway: KeylineGateway, way: FaultProxy) -> Iterator[None]:
     """It stands still for so long at the beginning of this block, and hears nothing since."""
     with ExitStack() as stack:
         with frozen(gateway):
             last(seconds)
-            stack.enter_context(unheard(way))
+            stack.enter_context(cut(way, Direction.TO_CLIENT))
         yield
 
 
@@ -85,7 +75,7 @@ def test_no_key_waits_for_a_replica_that_does_not_hear_the_broker(
         path = f"/subscriptions/{topic.removeprefix('persistent://')}/{SUBSCRIPTION}/owner"
         AdminClient(victim.admin_url).ask("PUT", path, json=order)
         for fault, what in (
-            (unheard(way), "the owner"),
+            (cut(way, Direction.TO_CLIENT), "the owner"),
             (unheard_after(FROZEN_S, victim, way), "one that comes back"),
         ):
             patiently(lambda: owned.owner() is victim, "the subscription to be where it is ordered to")

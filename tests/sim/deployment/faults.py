@@ -299,8 +299,10 @@ class DeploymentActions:
     def _broker_unheard(self, dice: random.Random) -> None:
         """Nothing arrives any more on one of a replica's connections to the broker; what it says there does."""
         replica = self._replica(dice)
-        ends = [end for end in self._world.network.ends if replica is not None and end.process is replica.process]
-        ends = [end for end in ends if end.other is not None and end.other.process is self._world.broker.process]
+        if replica is None:
+            return
+        between = replica.process, self._world.broker.process
+        ends = [end for end in self._world.network.ends if end.other and (end.process, end.other.process) == between]
         if ends:
             dice.choice(ends).go_deaf()
 
