@@ -27,9 +27,12 @@ class AdmissionLock:
 
     __slots__ = ("_admitting", "_alone", "_ended", "_passing", "_waiting")
 
-    def __init__(self, ended: Callable[[], None]) -> None:
-        """No running change. `ended` is called after each `end`."""
-        self._ended: Callable[[], None] = ended
+    def __init__(self, ended: Callable[[object | None], None]) -> None:
+        """No running change.
+
+        `ended` is called with each `end`, before others begin: with the token of a change that ran, or with None.
+        """
+        self._ended: Callable[[object | None], None] = ended
         self._waiting: OrderedDict[object, _Change] = OrderedDict()
         """By token, the first to come first: one client may have thousands here, and give all of them up."""
         self._admitting = False
@@ -67,14 +70,15 @@ class AdmissionLock:
 
     def end(self, token: object) -> None:
         """The change is done or cancelled; idempotent, and without effect for an unknown token."""
-        if token in self._passing:
+        ran = token in self._passing
+        if ran:
             self._passing.remove(token)
             if token is self._alone:
                 self._alone = None
         else:
             self._waiting.pop(token, None)
+        self._ended(token if ran else None)
         self._admit()
-        self._ended()
 
     def _admit(self) -> None:
         """Begin what may. One that ends while it begins comes back here, and thousands may do so one after another."""

@@ -53,6 +53,7 @@ class Both:
         client, connection = self._connections.pop(name)
         client.close()
         self._model.drop(connection)
+        self._model.come_to_rest()
         self._compare()
 
     def unload(self) -> None:
@@ -75,6 +76,7 @@ class Both:
         client.send(frame)
         (command,) = parse(frame)
         self._model.take(connection, command)
+        self._model.come_to_rest()
         self._compare()
 
     def _compare(self) -> None:

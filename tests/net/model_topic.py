@@ -2,8 +2,8 @@
 
 Written after `AbstractTopic` and `ServerCnx` of Pulsar 4.0 and 4.2, and checked against both (see
 `tests/integration/test_exclusive_model.py`): one that waits and is closed stays in the queue, is promoted, costs an
-epoch and is found dead then; a promotion does not look at the epoch that a producer brings along; an unload fails the
-first of those that wait and forgets the others.
+epoch and is found dead then; a promotion out of the queue takes time, and meets who fences meanwhile; it does not look
+at the epoch that a producer brings along; an unload fails the first of those that wait and forgets the others.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class ModelTopic:
         self.owner: Handle | None = None
         self.shared: set[Handle] = set()
         self.queue: deque[Handle] = deque()
+        self.promoting: tuple[Handle, int] | None = None
+        """Who is promoted out of the queue, and the epoch that is being written for it."""
         self.epoch = -1
         self.owners: list[tuple[str, int, bool]] = []
         """All there have been: name, epoch, and whether it was alive when it was promoted."""
@@ -75,6 +77,7 @@ class ModelTopic:
 
     def unload(self) -> None:
         """Close the topic: its owner is told, the first of those that wait is refused, the others never hear of it."""
+        self.come_to_rest()
         owners = [*self.shared, *([self.owner] if self.owner is not None else [])]
         self.owner = None
         for handle in owners:
@@ -89,6 +92,22 @@ class ModelTopic:
             self._refuse(first, pb.ServiceNotReady)
         self.queue.clear()
         self.shared.clear()
+
+    def promote(self) -> None:
+        """The epoch of whom is promoted out of the queue is written."""
+        assert self.promoting is not None
+        (handle, epoch), self.promoting = self.promoting, None
+        self._owns(handle, epoch)
+
+    def come_to_rest(self) -> None:
+        """Finish all promotions."""
+        while self.promoting is not None:
+            self.promote()
+
+    @property
+    def free(self) -> bool:
+        """Whether nobody has it or is about to."""
+        return self.owner is None and self.promoting is None and not self.shared
 
     # ---- within
 
@@ -110,7 +129,7 @@ class ModelTopic:
             self._join(handle)
         elif mode == pb.ExclusiveWithFencing:
             self._fence(handle)
-        elif self.owner is None and not self.shared and (mode == pb.WaitForExclusive or not self.queue):
+        elif self.free and (mode == pb.WaitForExclusive or not self.queue):
             self._admit(handle)
         elif mode == pb.WaitForExclusive:
             self.queue.append(handle)
@@ -125,7 +144,7 @@ class ModelTopic:
             self._leave(handle)
 
     def _join(self, handle: Handle) -> None:
-        if self.owner is not None or self.queue:
+        if self.owner is not None or self.promoting is not None or self.queue:
             self._refuse(handle, pb.ProducerBusy)
         else:
             self.shared.add(handle)
@@ -146,11 +165,14 @@ class ModelTopic:
         if handle.epoch is not None and handle.epoch < self.epoch:
             self._refuse(handle, pb.ProducerFenced)
             return
-        self._promote(handle)
+        self._owns(handle, self._epoch_of(handle))
 
-    def _promote(self, handle: Handle) -> None:
-        self.epoch = self.epoch + 1 if handle.epoch is None else handle.epoch
-        self.owners.append((handle.name, self.epoch, not handle.closed))
+    def _epoch_of(self, handle: Handle) -> int:
+        return self.epoch + 1 if handle.epoch is None else handle.epoch
+
+    def _owns(self, handle: Handle, epoch: int) -> None:
+        self.epoch = epoch
+        self.owners.append((handle.name, epoch, not handle.closed))
         if handle.closed:
             self._next()
             return
@@ -164,12 +186,13 @@ class ModelTopic:
         if self.owner is handle:
             self.owner = None
             self._next()
-        elif not self.shared and self.owner is None:
+        elif self.free:
             self._next()
 
     def _next(self) -> None:
         if self.queue:
-            self._promote(self.queue.popleft())
+            first = self.queue.popleft()
+            self.promoting = first, self._epoch_of(first)
 
     def _refuse(self, handle: Handle, code: int) -> None:
         handle.connection.producers.pop(handle.producer_id, None)

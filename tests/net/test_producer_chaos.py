@@ -236,8 +236,21 @@ class Lives(RuleBasedStateMachine):
             self.broken_until = self.rig.clock.now() + BROKEN_S
         self.under_way = {asked: taking for asked, taking in self.under_way.items() if asked[0] is not client}
         for command in client.to_broker:
-            self.topic.take(client.broker, command)
+            self.take_in(client, command)
         self.topic.drop(client.broker)
+        self.promote_at_once()
+
+    def take_in(self, client: Client, command: pb.BaseCommand) -> None:
+        """The broker reads a command."""
+        fences = command.producer.producer_access_mode == pb.ExclusiveWithFencing
+        assert not fences or self.topic.promoting is None, "who fences met whom the broker promotes by itself"
+        self.topic.take(client.broker, command)
+        self.promote_at_once()
+
+    def promote_at_once(self) -> None:
+        """What goes through several gateways, or past them, is not kept apart from the broker's promotions."""
+        if len(self.rigs) > 1 or self.direct.producers:
+            self.topic.come_to_rest()
 
     def come_back(self, former: Client, *, back: bool) -> None:
         """A new connection, in the place of the other."""
@@ -255,12 +268,14 @@ class Lives(RuleBasedStateMachine):
         body = pb.CommandProducer(topic=TOPIC, producer_id=1, request_id=self.requests)
         body.producer_access_mode = mode  # type: ignore[assignment]  # a plain number will do
         self.topic.take(self.direct, T(type=T.PRODUCER, producer=body))
+        self.promote_at_once()
 
     @rule()
     @precondition(lambda self: self.direct.producers)
     def leave_past_the_gateway(self) -> None:
         """It is gone again."""
         self.topic.drop(self.direct)
+        self.topic.come_to_rest()
 
     # ---- the broker and the network
 
@@ -270,7 +285,13 @@ class Lives(RuleBasedStateMachine):
         due = [client for client in self.connected if client.to_broker]
         if due:
             client = data.draw(st.sampled_from(due))
-            self.topic.take(client.broker, client.to_broker.popleft())
+            self.take_in(client, client.to_broker.popleft())
+
+    @rule()
+    @precondition(lambda self: self.topic.promoting is not None)
+    def broker_promotes(self) -> None:
+        """It has written the epoch of whom it promotes out of its queue."""
+        self.topic.promote()
 
     @rule(data=st.data())
     def gateway_reads(self, data: st.DataObject) -> None:
@@ -311,6 +332,7 @@ class Lives(RuleBasedStateMachine):
         clock = self.rig.clock
         end_s = clock.now() + seconds
         while clock.now() < end_s:
+            self.topic.come_to_rest()
             clock.advance_to_next(end_s)
             yield
 
@@ -341,10 +363,11 @@ class Lives(RuleBasedStateMachine):
 
     def run_dry(self) -> None:
         """Until nobody has anything to read."""
-        while any(client.to_broker or client.broker.out for client in self.connected):
+        while any(client.to_broker or client.broker.out for client in self.connected) or self.topic.promoting:
+            self.topic.come_to_rest()
             for client in self.connected:
                 while client.to_broker:
-                    self.topic.take(client.broker, client.to_broker.popleft())
+                    self.take_in(client, client.to_broker.popleft())
                 while client.broker.out:
                     self.answer(client)
 
@@ -403,6 +426,25 @@ def test_a_close_that_had_to_wait_for_its_turn_is_answered_in_time(*, back: bool
     life.want(last, 0, pb.Exclusive)
     life.settle()
     assert not life.parting
+    life.teardown()
+
+
+def test_who_fences_does_not_meet_whom_the_broker_promotes_when_an_owner_and_a_waiter_part() -> None:
+    """The waiter that left has its turn first, and the next is promoted later than the owner's close is confirmed."""
+    life = Lives()
+    owner, waiter, taker = life.clients[:3]
+    for client, mode in ((owner, pb.Exclusive), (owner, pb.WaitForExclusive), (waiter, pb.WaitForExclusive)):
+        life.want(client, 0, mode)
+        life.settle()
+    life.break_client(owner)
+    for client in (waiter, *[owner] * 2):
+        life.take_in(client, client.to_broker.popleft())
+        life.answer(client)
+    life.topic.promote()
+    life.want(taker, 0, pb.ExclusiveWithFencing)
+    assert not taker.to_broker, "it would meet a promotion"
+    life.settle()
+    assert [epoch for _, epoch, _ in life.topic.owners] == [0, 1, 2, 3]
     life.teardown()
 
 

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.net.election.back_off import UNAVAILABLE_S_MAX
-from proxy.net.election.election import PROMOTION_S_MAX
+from proxy.net.election.broker_queue import PROMOTION_S_MAX
 from proxy.net.election.rivals import EXPIRY_CHECK_S, NOT_READY_S, ProducerRivals, rivals_topic
 from proxy.net.mail.group_mail import PulsarSharedMail
 from proxy.producers.announcement import Announcement, BestWaiting, TopicNews, decode, encode

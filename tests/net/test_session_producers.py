@@ -6,7 +6,7 @@ import pytest
 
 from proxy.limits import Limits
 from proxy.net.election.back_off import EXPECTED_S_MAX, RETURN_TRIES_S, UNAVAILABLE_S_MIN
-from proxy.net.election.election import PROMOTION_S_MAX
+from proxy.net.election.broker_queue import ABANDONED_S_MAX, PROMOTION_S_MAX
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.relay.closing import BROKEN_S, CLOSE_ANSWER_S_MAX
 from proxy.net.relay.requests import OWN_REQUESTS
@@ -784,6 +784,46 @@ def test_who_fences_does_not_meet_what_the_broker_promotes_by_itself(*, told: bo
     assert asked(c) == [("PRODUCER", 30)]
 
 
+def test_who_fences_does_not_meet_the_promotion_of_one_that_was_asked_for_while_the_owner_left() -> None:
+    """Owner and first waiter break together: the broker lets the next wait, which it promotes as it closes them."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    a.broker.deliver(ready(10))
+    a.client.deliver(want(11, producer_id=2))
+    a.broker.deliver(not_ready(11))
+    b.client.deliver(want(20))
+    a.client.lose()
+    assert asked(b) == [("PRODUCER", 20)]
+    b.broker.deliver(not_ready(20))
+    c.client.deliver(want(30, mode=FENCE))
+    rig.clock.advance(PROMOTION_S_MAX)
+    assert taken_off(a) == [2, 1]
+    assert asked(c) == []
+    b.broker.deliver(ready(20, epoch=2))
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+def test_who_fences_does_not_meet_what_the_broker_promotes_for_nobody() -> None:
+    """One that left while it waited has its turn all the same; each takes the broker some time."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    a.broker.deliver(ready(10))
+    for request in (20, 22):
+        b.client.deliver(want(request))
+        b.broker.deliver(not_ready(request))
+        b.client.deliver(close(request + 1))
+        b.broker.deliver(success(request + 1))
+    a.client.deliver(close(11))
+    a.broker.deliver(success(11))
+    c.client.deliver(want(30, mode=FENCE))
+    rig.clock.advance(PROMOTION_S_MAX + ABANDONED_S_MAX)
+    assert asked(c) == []
+    rig.clock.advance(ABANDONED_S_MAX)
+    assert asked(c) == [("PRODUCER", 30)]
+
+
 def test_who_fences_and_is_gone_before_the_answer_may_have_fenced() -> None:
     """A broker tells nobody: so the next is asked for, which waits there if the owner was not fenced."""
     rig = ProducerRig(3)
@@ -830,6 +870,7 @@ def test_a_promotion_that_is_outrun_by_who_fenced_it_is_none() -> None:
     a, b, c = rig.clients
     a.client.deliver(want(10))
     a.broker.deliver(not_ready(10))
+    rig.clock.advance(PROMOTION_S_MAX)
     b.client.deliver(want(20))
     c.client.deliver(want(30, mode=FENCE))
     c.broker.deliver(ready(30, name="fencer", epoch=5))

@@ -14,7 +14,7 @@ from proxy.producers.admission_lock import AdmissionLock
 @given(st.lists(st.tuples(st.sampled_from(["alone", "together", "join", "take over"]), st.integers(0, 9))))
 def test_whoever_is_alone_meets_nobody(steps: list[tuple[str, int]]) -> None:
     """Whatever comes, joins and ends in whatever order; what came passes in that order, and meets only who joins."""
-    admission_lock = AdmissionLock(lambda: None)
+    admission_lock = AdmissionLock(lambda _change: None)
     came: list[tuple[int, bool]] = []
     begun: list[int] = []
     passing: dict[int, bool] = {}
@@ -55,7 +55,7 @@ def test_whoever_is_alone_meets_nobody(steps: list[tuple[str, int]]) -> None:
 
 def test_what_is_given_up_before_it_began_never_begins() -> None:
     """And those behind it go on."""
-    admission_lock = AdmissionLock(lambda: None)
+    admission_lock = AdmissionLock(lambda _change: None)
     begun: list[str] = []
     admission_lock.begin("fencer", lambda: begun.append("fencer"), alone=True)
     admission_lock.begin("close", lambda: begun.append("close"), alone=False)
@@ -69,7 +69,7 @@ def test_what_is_given_up_before_it_began_never_begins() -> None:
 
 def test_one_that_ends_while_it_begins() -> None:
     """A request that is refused at once."""
-    admission_lock = AdmissionLock(lambda: None)
+    admission_lock = AdmissionLock(lambda _change: None)
     begun: list[str] = []
 
     def refused(name: str) -> None:
@@ -84,7 +84,7 @@ def test_one_that_ends_while_it_begins() -> None:
 
 def test_thousands_that_end_while_they_begin() -> None:
     """Refused requests of a client that has room for none of them; they do not call each other."""
-    admission_lock = AdmissionLock(lambda: None)
+    admission_lock = AdmissionLock(lambda _change: None)
     admission_lock.begin("fencer", lambda: None, alone=True)
     begun: list[int] = []
 
@@ -101,7 +101,7 @@ def test_thousands_that_end_while_they_begin() -> None:
 
 def test_giving_up_thousands_looks_at_each_of_them_once() -> None:
     """A client with all of them disconnects; else the gateway would stand still for minutes."""
-    admission_lock = AdmissionLock(lambda: None)
+    admission_lock = AdmissionLock(lambda _change: None)
     admission_lock.begin("fencer", lambda: None, alone=True)
     tokens = [object() for _ in range(2_000)]
     for token in tokens:

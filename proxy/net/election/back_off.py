@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.net.alarm import Alarm
 from proxy.producers.election import Hold
+from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock
     from proxy.producers.election import Acts, Election
 
+TOPIC_ERRORS: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
+"""Errors of a broker that cannot serve the topic now, for any producer."""
 EXPECTED_S_MAX: Final = 300.0
 """Time for which an owner that the broker closed is remembered while no other producer waits."""
 UNAVAILABLE_S_MIN: Final = 0.1

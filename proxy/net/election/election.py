@@ -12,7 +12,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from proxy.net.election.audit_log import AuditLog
-from proxy.net.election.back_off import ElectionBackOff
+from proxy.net.election.back_off import TOPIC_ERRORS, ElectionBackOff
+from proxy.net.election.broker_queue import BrokerQueue
 from proxy.net.election.rivalry import TopicRivalry
 from proxy.net.election.statistics import ACCESS_MODES, BestRival, ElectionPage, ElectionSummary, WaitingProducer
 from proxy.producers.admission_lock import AdmissionLock
@@ -29,18 +30,12 @@ if TYPE_CHECKING:
     from proxy.net.events import Events
     from proxy.net.ports import Clock
 
-PROMOTION_S_MAX: Final = 1.0
-"""Time for the promotion of a producer that waits at the broker, after the owner has left. It may also wait for a
-producer that is not connected here."""
-
 FENCING: Final = ACCESS_MODES[pb.ExclusiveWithFencing]
 IN_DOUBT: Final = "fenced, perhaps, by a producer whose connection broke"
 SAME_TOPIC_S: Final = 30.0
 """Largest delay of a promotion's answer, during which another producer may fence the new owner."""
 FENCED_ELSEWHERE: Final = "fenced by a producer that is connected to another replica"
 
-TOPIC_ERRORS: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
-"""Errors of a broker that cannot serve the topic now, for any producer."""
 ENDINGS: Final = frozenset({pb.TopicTerminatedError})
 """Errors that end every waiting producer. A broker returns them once, and lets the next producer wait forever."""
 
@@ -73,7 +68,8 @@ class TopicElection:
         self._rivalry = (
             TopicRivalry(topic, self._election, clock, rivals, grace_s, self._do) if rivals is not None else None
         )
-        self.changes = AdmissionLock(self._consider_end)
+        self._broker_queue = BrokerQueue(clock)
+        self.changes = AdmissionLock(self._change_ended)
         """What must not meet at the broker: a change of the topic's owner begins when it may, alone if it fences."""
         self._arrivals = 0
         self._due: deque[tuple[Act, Candidacy]] = deque()
@@ -115,6 +111,8 @@ class TopicElection:
         if contender.stage is Stage.GONE:
             return
         self._audit_log.ended(contender, reason)
+        if contender.stage is Stage.PARKED:
+            self._broker_queue.abandoned()
         self._do(self._election.left(contender))
         self.changes.end(contender)
 
@@ -123,7 +121,8 @@ class TopicElection:
         if contender.stage is Stage.GONE:
             return
         self._audit_log.ended(contender, reason)
-        self._tell_closed()
+        if self._rivalry is not None:
+            self._rivalry.closed()
         self._back_off.owner_closed()
         self._do(self._election.left(contender))
         self.changes.end(contender)
@@ -133,6 +132,7 @@ class TopicElection:
     def granted(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """It owns the topic; answer whether its client is to hear so."""
         self.changes.end(contender)
+        self._broker_queue.emptied(self.changes)
         candidate = contender.producer
         candidate.name = success.producer_name
         if self._fenced_meanwhile(contender, success):
@@ -163,6 +163,8 @@ class TopicElection:
 
     def refused(self, contender: Candidacy, error: int, message: str) -> bool:
         """The broker refused it; answer whether its client is to hear so."""
+        if contender.stage in (Stage.PARKED, Stage.WITHDRAWING):
+            self._broker_queue.settled(self.changes)
         if contender.stage is Stage.WITHDRAWING and error not in ENDINGS:
             self.changes.end(contender)
             return False  # it is taken back anyway, and waits on
@@ -176,18 +178,21 @@ class TopicElection:
         if error == pb.ProducerFenced:
             self._audit_log.count(fencings_total=1)
         if error in TOPIC_ERRORS:
-            if contender.stage is Stage.PARKED:
-                self._tell_closed()
+            if contender.stage is Stage.PARKED and self._rivalry is not None:
+                self._rivalry.closed()
             self._back_off.unavailable()
         elif contender.returning:
             self._back_off.release()
         if error in ENDINGS:
-            for waiting in list(self._election.waiting):
-                self.left(waiting, message)
-                waiting.producer.tell_refused(error, message)
+            self._end_all(error, message)
         self._audit_log.ended(contender, message)
         self._do(self._election.left(contender))
         return True
+
+    def _end_all(self, error: int, message: str) -> None:
+        for waiting in list(self._election.waiting):
+            self.left(waiting, message)
+            waiting.producer.tell_refused(error, message)
 
     def withdrawn(self, contender: Candidacy) -> None:
         """The broker has closed it, as it was told."""
@@ -207,6 +212,7 @@ class TopicElection:
         if former is not None:
             self._audit_log.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
+        self._broker_queue.emptied(self.changes)
         if owner.access_mode == FENCING:
             self._tell_fenced(owner.topic_epoch)
         self.changes.end(holder)
@@ -234,9 +240,7 @@ class TopicElection:
             self._audit_log.given_up(self._other[1])
             self._other = None
             self._note()
-            at_broker = self._election.at_broker
-            if at_broker is not None and at_broker.stage is Stage.PARKED:
-                self._promote_parked(at_broker)
+            self._expect_promotions()
         self.changes.end(holder)
 
     # ---- other replicas
@@ -274,10 +278,6 @@ class TopicElection:
     def _owner(self) -> TopicOwner | None:
         """Who owns the topic and is connected here, whether it waited for that or not."""
         return self._audit_log.owner or (self._other[1] if self._other is not None else None)
-
-    def _tell_closed(self) -> None:
-        if self._rivalry is not None:
-            self._rivalry.closed()
 
     # ---- reads
 
@@ -356,17 +356,15 @@ class TopicElection:
         elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
             contender.producer.tell_queued()
 
-    def _promote_parked(self, contender: Candidacy) -> None:
-        """The owner has left: the broker promotes the waiting producer, unless it also waits for another one."""
+    def _change_ended(self, change: object | None) -> None:
+        if change is not None and change is not self._broker_queue:
+            self._expect_promotions()
+        self._consider_end()
 
-        def overdue() -> None:
-            # Also if it is taken back meanwhile: its close may wait behind one that waits for this.
-            if contender.stage in (Stage.PARKED, Stage.WITHDRAWING):
-                self.changes.end(contender)
-
-        if not self._closed:
-            self.changes.join(contender)
-            self._clock.call_later(PROMOTION_S_MAX, overdue)
+    def _expect_promotions(self) -> None:
+        """The broker promotes who waits there, unless somebody owns the topic."""
+        if (self._parked or self._broker_queue.has_abandoned) and self._other is None and not self._closed:
+            self._broker_queue.moves(self.changes)
 
     def _fenced_meanwhile(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """Whether the broker had promoted it before a fencing producer whose answer arrived earlier."""
@@ -379,6 +377,11 @@ class TopicElection:
         )
 
     @property
+    def _parked(self) -> bool:
+        """Whether one waits at the broker."""
+        return self._election.at_broker is not None and self._election.at_broker.stage is Stage.PARKED
+
+    @property
     def _unsettled(self) -> bool:
         return self._last_owner is None and self._back_off.unsettled
 
@@ -389,10 +392,8 @@ class TopicElection:
 
     def _note(self) -> None:
         """The owner or the queue has changed."""
-        election = self._election
-        parked = election.at_broker is not None and election.at_broker.stage is Stage.PARKED
-        owned = self.owned
-        self._audit_log.vacant(bool(self.waiting_count) and not owned and not parked and not election.elsewhere.owned)
+        owned = self.owned or self._parked or self._election.elsewhere.owned
+        self._audit_log.vacant(bool(self.waiting_count) and not owned)
         if self._rivalry is not None and not self._closed:
             owner = self._owner
-            self._rivalry.settled(owned=owned, epoch=None if owner is None else owner.topic_epoch)
+            self._rivalry.settled(owned=self.owned, epoch=None if owner is None else owner.topic_epoch)

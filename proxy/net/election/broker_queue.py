@@ -1,0 +1,62 @@
+"""The broker's own queue of a topic: when an owner leaves, the broker promotes from it without asking anybody.
+
+A waiting producer that is closed stays in that queue. When its turn comes, the broker raises the topic's epoch for it,
+finds it gone and goes on with the next, whose epoch it writes 100 ms later if the first write is not quite over. One
+that fences meanwhile gets the epoch after, and the late write sets the topic's epoch back: the same one is given once
+more (seen with 4.0.7 and 4.2.4). So where somebody waits at the broker, or has left while waiting, an owner's leaving counts
+as under way for some time after the broker has confirmed it.
+
+Source: `AbstractTopic.handleProducerRemoved`, `ServerCnx.handleCloseProducer`,
+`ManagedLedgerImpl.asyncUpdateProperties`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.net.alarm import Alarm
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock
+    from proxy.producers.admission_lock import AdmissionLock
+
+PROMOTION_S_MAX: Final = 1.0
+"""Time for a promotion by the broker, after the owner has left. The producer may also wait for one that is connected
+elsewhere, so nobody waits longer for it."""
+ABANDONED_S_MAX: Final = 0.02
+"""More for each that left while it waited, whose turn takes a broker 1 to 8 ms."""
+
+
+class BrokerQueue:
+    """What the gateway has in it, and the time that the broker may need to promote it."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Nothing."""
+        self._promotions = Alarm(clock)
+        self._abandoned = 0
+        """Producers that left while they waited at the broker, which has them still."""
+
+    @property
+    def has_abandoned(self) -> bool:
+        """Whether the broker has some that nobody waits with any more."""
+        return self._abandoned > 0
+
+    def abandoned(self) -> None:
+        """One left while it waited."""
+        self._abandoned += 1
+
+    def emptied(self, changes: AdmissionLock) -> None:
+        """The broker has made somebody the owner who came after all of them, or has failed all of them."""
+        self._abandoned = 0
+        self.settled(changes)
+
+    def moves(self, changes: AdmissionLock) -> None:
+        """The broker may be promoting: nobody is to fence for that time, which begins anew with each call."""
+        changes.join(self)
+        self._promotions.set(PROMOTION_S_MAX + self._abandoned * ABANDONED_S_MAX, lambda: changes.end(self))
+
+    def settled(self, changes: AdmissionLock) -> None:
+        """What the broker promoted last is known."""
+        if self._promotions.is_set:
+            self._promotions.cancel()
+            changes.end(self)
