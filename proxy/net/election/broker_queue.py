@@ -3,8 +3,8 @@
 A waiting producer that is closed stays in that queue. When its turn comes, the broker raises the topic's epoch for it,
 finds it gone and goes on with the next, whose epoch it writes 100 ms later if the first write is not quite over. One
 that fences meanwhile gets the epoch after, and the late write sets the topic's epoch back: the same one is given once
-more (seen with 4.0.7 and 4.2.4). So where somebody waits at the broker, or has left while waiting, an owner's leaving counts
-as under way for some time after the broker has confirmed it.
+more (seen with 4.0.7 and 4.2.4). So where somebody waits at the broker, or has left while waiting, an owner's leaving
+counts as under way for some time after the broker has confirmed it.
 
 Source: `AbstractTopic.handleProducerRemoved`, `ServerCnx.handleCloseProducer`,
 `ManagedLedgerImpl.asyncUpdateProperties`.
