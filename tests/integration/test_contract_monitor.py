@@ -35,6 +35,8 @@ LOGGED: Final = "contract violated"
 MESSAGES: Final = 2_000
 GIVES_BACK: Final = {"receiver_queue_size": 20, "nack_fraction": 0.1, "nack_delay_ms": 50}
 """Workers with short queues, so that messages wait at the gateway beside those that come back."""
+SETTINGS: Final = {"put_last": {**EVERY_KEY, "max_unacked_messages_per_worker": "20"}}
+"""By fault, if not `EVERY_KEY`. What comes back can only be put behind what waits, however fast the machine is."""
 KEYS: Final = [f"k{number}" for number in range(20)]
 NewTopic = Callable[[str], str]
 
@@ -77,7 +79,8 @@ def start_watched(pulsar: PulsarStandalone, tmp_path: Path) -> Iterator[StartWat
         def start(fault: str = "") -> Watched:
             program = broken_gateway.program(fault) if fault else None
             urls = (pulsar.service_url, pulsar.admin_url)
-            gateway = KeylineGateway(*urls, tmp_path / "gateway", settings=EVERY_KEY, program=program)
+            settings = SETTINGS.get(fault, EVERY_KEY)
+            gateway = KeylineGateway(*urls, tmp_path / "gateway", settings=settings, program=program)
             stack.enter_context(gateway)
             target = gateway.admin_url.removeprefix("http://")
             return Watched(
