@@ -17,9 +17,9 @@ from tests.sim.run import report, run_many, run_seed, shrink
 from tests.sim.worker import SUBSCRIPTION
 from tests.thorough import THOROUGH
 
-SEEDS: Final = 600 if THOROUGH else 20
+SEEDS: Final = range(600) if THOROUGH else range(20, 40)
 JOBS: Final = 2
-HISTORY_SEEDS: Final = (0, 3, 15)
+HISTORY_SEEDS: Final = (0, 3, 56, 104)
 BROKEN_SEEDS: Final = (42, 342, 500, 516, 615, 1_095, 1_270, 1_318, 1_384)
 """Others that broke a promise once."""
 MOVED_S_MAX: Final = 10.0
@@ -31,7 +31,7 @@ GOES_ON_S: Final = 2.0
 def test_no_seed_breaks_a_promise() -> None:
     """Whatever becomes of replicas, networks and the broker, each owner keeps G1 to G5, and there is one at a time."""
     moves = passed_on = outlived = orders_passed_on = deleted = not_moved = claimed = found_open = stream_moves = 0
-    for result in run_many(range(SEEDS), JOBS, deployment=True):
+    for result in run_many(SEEDS, JOBS, deployment=True):
         if result.outcome is None:
             pytest.fail(report(shrink(result)))
         assert isinstance(result.outcome, DeploymentOutcome)
@@ -44,15 +44,16 @@ def test_no_seed_breaks_a_promise() -> None:
         claimed += result.outcome.claimed
         found_open += result.outcome.found_open
         stream_moves += result.outcome.stream_moves
-    assert moves > SEEDS, "deployments in which nothing moves prove nothing"
-    assert outlived > SEEDS // 10, "nor do those in which no order outlives an owner"
-    assert orders_passed_on > SEEDS, "nor where operators know the owners"
-    assert deleted >= SEEDS // 10, "nor where no subscription is deleted"
-    assert not_moved > SEEDS, "nor where none migrates"
-    assert claimed > SEEDS, "nor where none is acknowledged inside a transaction"
-    assert found_open >= SEEDS // 50, "nor where all transactions end before their owner"
-    assert stream_moves >= SEEDS // 20, "nor where no stream moves"
-    assert passed_on > 50 * SEEDS, "nor do those in which workers are at their owners"
+    count = len(SEEDS)
+    assert moves > count, "deployments in which nothing moves prove nothing"
+    assert outlived > count // 10, "nor do those in which no order outlives an owner"
+    assert orders_passed_on > count, "nor where operators know the owners"
+    assert deleted > count // 10, "nor where no subscription is deleted"
+    assert not_moved > count, "nor where none migrates"
+    assert claimed > count, "nor where none is acknowledged inside a transaction"
+    assert found_open > count // 50, "nor where all transactions end before their owner"
+    assert stream_moves > count // 20, "nor where no stream moves"
+    assert passed_on > 50 * count, "nor do those in which workers are at their owners"
 
 
 @pytest.mark.parametrize("seed", BROKEN_SEEDS)

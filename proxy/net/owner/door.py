@@ -100,7 +100,7 @@ class ReplicaDoor:
         self._pulses = pulses
         self._unproven: dict[Knock, None] = {}
         """In the order of their arrival."""
-        self._legs: dict[str, set[Knock]] = {}
+        self._legs: dict[str, dict[Knock, None]] = {}
         """By the replica that opened them."""
         self._latest: dict[tuple[str, int], Knock] = {}
         """Of each client, by its replica and its number there."""
@@ -132,7 +132,7 @@ class ReplicaDoor:
         self._proven_total += 1
         if told.purpose != "client":
             return False
-        self._legs.setdefault(told.teller, set()).add(knock)
+        self._legs.setdefault(told.teller, {})[knock] = None
         self._supersede(knock, told)
         self._pulses.watch(told.teller, knock)
         return told.teller in self._standing_down
@@ -140,7 +140,7 @@ class ReplicaDoor:
     def stand_down(self, teller: str) -> int:
         """A replica stops: its clients get nothing more by it; how many messages they have still."""
         self._standing_down.add(teller)
-        legs = self._legs.get(teller, set())
+        legs = self._legs.get(teller, {})
         for leg in legs:
             leg.stand_down()
         return sum(leg.unacked for leg in legs)
@@ -148,8 +148,8 @@ class ReplicaDoor:
     def ended(self, knock: Knock, teller: str) -> None:
         """A proven connection is gone, which need not have been a client's leg."""
         self._pulses.forget(teller, knock)
-        legs = self._legs.get(teller, set())
-        legs.discard(knock)
+        legs = self._legs.get(teller, {})
+        legs.pop(knock, None)
         if not legs:
             self._legs.pop(teller, None)
         if self._latest.get((teller, knock.client)) is knock:

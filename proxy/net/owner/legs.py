@@ -345,14 +345,14 @@ class ClientLegs:
         for leg in self._lost_bundles():
             leg.give_up(SUPERSEDED)
 
-    def _lost_bundles(self) -> set[OwnerLeg]:
+    def _lost_bundles(self) -> dict[OwnerLeg, None]:
         """Legs to replicas that a consumer is still at, but not its subscription."""
-        lost = set()
+        lost: dict[OwnerLeg, None] = {}
         joining = {each: (one.command.topic, one.command.subscription) for each, one in self._joining.items()}
         for consumer_id, key in (self._served | joining).items():
             leg = self._consumers[consumer_id]
             if leg is not None and is_elsewhere(self._owners.place(*key), leg.owner.replica):
-                lost.add(leg)
+                lost[leg] = None
         return lost
 
     def _too_late(self, joining: _Joining) -> None:

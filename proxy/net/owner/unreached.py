@@ -61,7 +61,7 @@ class UnreachedOwners:
         self._waiting: dict[str, Counter[Key]] = {}
         """What clients wait for, by owner, and how many do."""
         self._lost: set[str] = set()
-        self._watched: set[str] = set()
+        self._watched: tuple[str, ...] = ()
         self._look_until = clock.now()
         self._timer = Alarm(clock)
         pulses.lost, pulses.found = self.lost, self.found
@@ -126,13 +126,14 @@ class UnreachedOwners:
         self._lost &= others.keys()
         if self._say():
             self._look_until = now + LOOK_AROUND_S
-        for replica in self._watched - others.keys() if now < self._look_until else self._watched:
-            self._pulses.forget(replica, _NO_LEG)
-        self._watched.clear()
+        for replica in self._watched:
+            if now >= self._look_until or replica not in others:
+                self._pulses.forget(replica, _NO_LEG)
+        self._watched = ()
         if now < self._look_until:
             for replica, address in others.items():
                 self._pulses.watch(replica, _NO_LEG, address)
-            self._watched.update(others)
+            self._watched = tuple(others)
             self._timer.set(AGAIN_S, self._look)
         else:
             self._lost.clear()  # a replica that leads clients there finds out again
