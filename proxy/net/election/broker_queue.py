@@ -25,6 +25,8 @@ PROMOTION_S_MAX: Final = 1.0
 elsewhere, so nobody waits longer for it."""
 ABANDONED_S_MAX: Final = 0.02
 """More for each that left while it waited, whose turn takes a broker 1 to 8 ms."""
+ABANDONED_MAX: Final = 200
+"""So many of them are waited for: one that fences is not held up for long because others came and went for days."""
 
 
 class BrokerQueue:
@@ -43,7 +45,7 @@ class BrokerQueue:
 
     def abandoned(self) -> None:
         """One left while it waited."""
-        self._abandoned += 1
+        self._abandoned = min(self._abandoned + 1, ABANDONED_MAX)
 
     def emptied(self, changes: AdmissionLock) -> None:
         """The broker has made somebody the owner who came after all of them, or has failed all of them."""
