@@ -53,7 +53,6 @@ class Both:
         client, connection = self._connections.pop(name)
         client.close()
         self._model.drop(connection)
-        self._model.come_to_rest()
         self._compare()
 
     def unload(self) -> None:
@@ -76,11 +75,11 @@ class Both:
         client.send(frame)
         (command,) = parse(frame)
         self._model.take(connection, command)
-        self._model.come_to_rest()
         self._compare()
 
     def _compare(self) -> None:
         """Read as many answers as the model has; names are the server's and differ."""
+        self._model.come_to_rest()
         for name, (client, connection) in self._connections.items():
             while connection.out:
                 (command,) = parse(connection.out.popleft())

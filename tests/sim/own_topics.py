@@ -54,7 +54,6 @@ class OwnTopic:
     def produce(self, session: BrokerSession, command: pb.BaseCommand) -> None:
         """PRODUCER or CLOSE_PRODUCER; what it changes for others they are told."""
         self._producers.take(self._connections.setdefault(session, Connection()), command)
-        self._producers.come_to_rest()
         self._tell()
 
     def may_send(self, session: BrokerSession, producer_id: int) -> bool:
@@ -146,10 +145,10 @@ class OwnTopic:
         connection = self._connections.pop(session, None)
         if connection is not None:
             self._producers.drop(connection)
-            self._producers.come_to_rest()
             self._tell()
 
     def _tell(self) -> None:
+        self._producers.come_to_rest()
         for session, connection in list(self._connections.items()):
             while connection.out:
                 session.send(connection.out.popleft())

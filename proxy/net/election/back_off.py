@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TOPIC_ERRORS: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
 """Errors of a broker that cannot serve the topic now, for any producer."""
+ENDINGS: Final = frozenset({pb.TopicTerminatedError})
+"""Errors that end every waiting producer. A broker returns them once, and lets the next producer wait forever."""
 EXPECTED_S_MAX: Final = 300.0
 """Time for which an owner that the broker closed is remembered while no other producer waits."""
 UNAVAILABLE_S_MIN: Final = 0.1

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 PROMOTION_S_MAX: Final = 1.0
 """Time for a promotion by the broker, after the owner has left. The producer may also wait for one that is connected
-elsewhere, so nobody waits longer for it."""
+elsewhere, so a fencing producer waits no longer for it."""
 ABANDONED_S_MAX: Final = 0.02
-"""More for each that left while it waited, whose turn takes a broker 1 to 8 ms."""
+"""More for each that left while it waited, whose turn takes a broker some milliseconds."""
 ABANDONED_MAX: Final = 200
 """So many of them are waited for: one that fences is not held up for long because others came and went for days."""
 
@@ -32,33 +32,34 @@ ABANDONED_MAX: Final = 200
 class BrokerQueue:
     """What the gateway has in it, and the time that the broker may need to promote it."""
 
-    def __init__(self, clock: Clock) -> None:
-        """Nothing."""
+    def __init__(self, clock: Clock, changes: AdmissionLock) -> None:
+        """Nothing. `changes` are those of the topic's owner."""
+        self._changes = changes
         self._promotions = Alarm(clock)
         self._abandoned = 0
         """Producers that left while they waited at the broker, which has them still."""
 
     @property
     def has_abandoned(self) -> bool:
-        """Whether the broker has some that nobody waits with any more."""
+        """Whether the broker has producers in it that have left."""
         return self._abandoned > 0
 
     def abandoned(self) -> None:
         """One left while it waited."""
         self._abandoned = min(self._abandoned + 1, ABANDONED_MAX)
 
-    def emptied(self, changes: AdmissionLock) -> None:
+    def emptied(self) -> None:
         """The broker has made somebody the owner who came after all of them, or has failed all of them."""
         self._abandoned = 0
-        self.settled(changes)
+        self.settled()
 
-    def moves(self, changes: AdmissionLock) -> None:
-        """The broker may be promoting: nobody is to fence for that time, which begins anew with each call."""
-        changes.join(self)
-        self._promotions.set(PROMOTION_S_MAX + self._abandoned * ABANDONED_S_MAX, lambda: changes.end(self))
+    def moves(self) -> None:
+        """The broker may be promoting: no producer fences in that time, which begins anew with each call."""
+        self._changes.join(self)
+        self._promotions.set(PROMOTION_S_MAX + self._abandoned * ABANDONED_S_MAX, lambda: self._changes.end(self))
 
-    def settled(self, changes: AdmissionLock) -> None:
+    def settled(self) -> None:
         """What the broker promoted last is known."""
         if self._promotions.is_set:
             self._promotions.cancel()
-            changes.end(self)
+            self._changes.end(self)

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from proxy.net.election.audit_log import AuditLog
-from proxy.net.election.back_off import TOPIC_ERRORS, ElectionBackOff
+from proxy.net.election.back_off import ENDINGS, TOPIC_ERRORS, ElectionBackOff
 from proxy.net.election.broker_queue import BrokerQueue
 from proxy.net.election.rivalry import TopicRivalry
 from proxy.net.election.statistics import ACCESS_MODES, BestRival, ElectionPage, ElectionSummary, WaitingProducer
@@ -35,9 +35,6 @@ IN_DOUBT: Final = "fenced, perhaps, by a producer whose connection broke"
 SAME_TOPIC_S: Final = 30.0
 """Largest delay of a promotion's answer, during which another producer may fence the new owner."""
 FENCED_ELSEWHERE: Final = "fenced by a producer that is connected to another replica"
-
-ENDINGS: Final = frozenset({pb.TopicTerminatedError})
-"""Errors that end every waiting producer. A broker returns them once, and lets the next producer wait forever."""
 
 
 class TopicElection:
@@ -68,9 +65,9 @@ class TopicElection:
         self._rivalry = (
             TopicRivalry(topic, self._election, clock, rivals, grace_s, self._do) if rivals is not None else None
         )
-        self._broker_queue = BrokerQueue(clock)
         self.changes = AdmissionLock(self._change_ended)
         """What must not meet at the broker: a change of the topic's owner begins when it may, alone if it fences."""
+        self._broker_queue = BrokerQueue(clock, self.changes)
         self._arrivals = 0
         self._due: deque[tuple[Act, Candidacy]] = deque()
         self._doing = False
@@ -121,8 +118,7 @@ class TopicElection:
         if contender.stage is Stage.GONE:
             return
         self._audit_log.ended(contender, reason)
-        if self._rivalry is not None:
-            self._rivalry.closed()
+        self._tell_closed()
         self._back_off.owner_closed()
         self._do(self._election.left(contender))
         self.changes.end(contender)
@@ -132,7 +128,7 @@ class TopicElection:
     def granted(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """It owns the topic; answer whether its client is to hear so."""
         self.changes.end(contender)
-        self._broker_queue.emptied(self.changes)
+        self._broker_queue.emptied()
         candidate = contender.producer
         candidate.name = success.producer_name
         if self._fenced_meanwhile(contender, success):
@@ -164,7 +160,7 @@ class TopicElection:
     def refused(self, contender: Candidacy, error: int, message: str) -> bool:
         """The broker refused it; answer whether its client is to hear so."""
         if contender.stage in (Stage.PARKED, Stage.WITHDRAWING):
-            self._broker_queue.settled(self.changes)
+            self._broker_queue.settled()
         if contender.stage is Stage.WITHDRAWING and error not in ENDINGS:
             self.changes.end(contender)
             return False  # it is taken back anyway, and waits on
@@ -178,8 +174,8 @@ class TopicElection:
         if error == pb.ProducerFenced:
             self._audit_log.count(fencings_total=1)
         if error in TOPIC_ERRORS:
-            if contender.stage is Stage.PARKED and self._rivalry is not None:
-                self._rivalry.closed()
+            if contender.stage is Stage.PARKED:
+                self._tell_closed()
             self._back_off.unavailable()
         elif contender.returning:
             self._back_off.release()
@@ -212,7 +208,7 @@ class TopicElection:
         if former is not None:
             self._audit_log.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
-        self._broker_queue.emptied(self.changes)
+        self._broker_queue.emptied()
         if owner.access_mode == FENCING:
             self._tell_fenced(owner.topic_epoch)
         self.changes.end(holder)
@@ -278,6 +274,10 @@ class TopicElection:
     def _owner(self) -> TopicOwner | None:
         """Who owns the topic and is connected here, whether it waited for that or not."""
         return self._audit_log.owner or (self._other[1] if self._other is not None else None)
+
+    def _tell_closed(self) -> None:
+        if self._rivalry is not None:
+            self._rivalry.closed()
 
     # ---- reads
 
@@ -364,7 +364,7 @@ class TopicElection:
     def _expect_promotions(self) -> None:
         """The broker promotes who waits there, unless somebody owns the topic."""
         if (self._parked or self._broker_queue.has_abandoned) and self._other is None and not self._closed:
-            self._broker_queue.moves(self.changes)
+            self._broker_queue.moves()
 
     def _fenced_meanwhile(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """Whether the broker had promoted it before a fencing producer whose answer arrived earlier."""
