@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,17 @@ class StartGateway(Protocol):
 
     def __call__(self, broker: PulsarStandalone, **settings: str) -> KeylineGateway:
         """Start a gateway of the test's own in front of a broker; settings by their names in the configuration."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the ends of the logs of a failed test's servers: what failed once on another machine may not come again."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for name, server in item.funcargs.items():
+            if isinstance(server, KeylineGateway | PulsarStandalone) and server.log.exists():
+                report.sections.append((f"end of {name}'s log", end_of(server.log)))
+    return report
 
 
 @pytest.fixture
@@ -118,9 +129,13 @@ def explain(result: AuditResult, *gateways: KeylineGateway) -> str:
     for gateway in gateways:
         if gateway.running:
             lines.append(json.dumps(gateway.statistics())[:4_000])
-        logged = tail(gateway.log, LOG_LINES).splitlines()
-        lines += [f"end of {gateway.log}:", *(line[:LOG_LINE_MAX] for line in logged)]
+        lines += [f"end of {gateway.log}:", end_of(gateway.log)]
     return "\n".join(lines)
+
+
+def end_of(log: Path) -> str:
+    """Read the last lines of a log, shortened."""
+    return "\n".join(line[:LOG_LINE_MAX] for line in tail(log, LOG_LINES).splitlines())
 
 
 @pytest.fixture

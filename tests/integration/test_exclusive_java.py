@@ -102,6 +102,7 @@ def test_a_java_client_waits_through_an_unload_and_owns_before_one_of_python(
     consumer = subscribe(client, scene.topic, pulsar.ConsumerType.Exclusive)
     with feed_of(scene.gateway, scene.topic) as feed:
         owner = scene.patient().producer()
+        feed.until("producer_promoted")
         low = scene.patient(1)
         feed.until("producer_queued")
         with JavaProducer(scene.gateway.service_url, scene.topic, 9) as high:

@@ -64,8 +64,8 @@ def test_python_clients_are_promoted_by_priority_and_equals_by_arrival(scene: Sc
     """Whatever order they came in; nobody who owns the topic is replaced, and who owns it can send."""
     consumer = subscribe(client, scene.topic, pulsar.ConsumerType.Exclusive)
     with feed_of(scene.gateway, scene.topic) as feed:
-        owner = scene.patient()
-        producer = owner.producer()
+        producer = scene.patient().producer()
+        feed.until("producer_promoted")  # one that has just begun lets the owner wait as well
         waiting = []
         for priority in (1, 9, -4, 5, 5):
             waiting.append(scene.patient(priority))
@@ -377,6 +377,8 @@ def test_each_partition_has_a_queue_of_its_own(scene: Scene) -> None:
     with ExitStack() as feeds:
         each = [feeds.enter_context(feed_of(scene.gateway, f"{scene.topic}-partition-{n}")) for n in range(2)]
         producer = scene.patient().producer()
+        for feed in each:
+            feed.until("producer_promoted")
         waiting = []
         for priority in (1, 5):
             waiting.append(scene.patient(priority))

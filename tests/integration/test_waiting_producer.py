@@ -63,6 +63,7 @@ def test_the_most_wanted_is_next_and_says_so_in_the_topic(
     first = hosts.host(0, "first")
     with feed_of(gateway, topic) as feed:
         first.acquire().send(b"from first")
+        feed.until("producer_promoted")
         low = hosts.host(-5, "low")
         waiting = hosts.acquiring(low)
         feed.until("producer_queued")

@@ -895,6 +895,17 @@ def test_a_fenced_waiter_at_the_broker_leads_to_the_next() -> None:
     assert asked(b) == [("PRODUCER", 20)]
 
 
+def test_a_producer_that_was_fenced_does_not_hear_that_it_waits() -> None:
+    """A broker that is fencing may say so in this order (4.2.4): it says that one waits after it has let others in."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.client.deliver(want(10))
+    b.client.deliver(want(20))
+    a.broker.deliver(error(10, pb.ProducerFenced) + not_ready(10))
+    assert answers(a) == [(10, "ProducerFenced")]
+    assert asked(b) == [("PRODUCER", 20)]
+
+
 def test_an_exclusive_owner_is_shown_and_forgotten() -> None:
     """With its client's close, a close by the broker, or the end of its connection."""
     for end in ("close", "broker", "connection"):
