@@ -53,7 +53,7 @@ PARTS: Final = (
         "faults",
         "order and completeness through delays, cuts, stalls and refusals of each network, and a clock that steps; "
         "a monitor that rings for a faulty dispatcher",
-        17,
+        24,
         (
             "tests/integration/faults",
             "tests/integration/test_contract_monitor.py",
@@ -63,7 +63,7 @@ PARTS: Final = (
     Part(
         "restarts",
         "SIGKILL and rolling restarts of gateways, replicas, brokers and workers under load",
-        30,
+        34,
         (
             "tests/integration/test_kills.py",
             "tests/integration/test_rolling_restart.py",
@@ -96,7 +96,7 @@ PARTS: Final = (
     Part(
         "security",
         "TLS, tokens, certificates, an identity provider and the broker's authorization hold through the gateway",
-        16,
+        21,
         (
             "tests/integration/test_tls.py",
             "tests/integration/test_authorization.py",
@@ -115,13 +115,13 @@ PARTS: Final = (
     Part(
         "features",
         "what clients may do with subscriptions, through three replicas in owner mode as through one gateway",
-        3,
+        4,
         command=("PYTHON", "-m", "pytest", "-q", "-n", "2", "--replicas=3", *REPLICATED),
     ),
     Part(
         "older-broker",
         f"on a {OLDER_BROKER} broker what the fast tier shows on the current one",
-        3,
+        4,
         (f"tests[{OLDER_BROKER}]",),
     ),
     Part(
