@@ -24,6 +24,8 @@ GROUP_TOPICS: Final = "proxy/net/group/topics.py"
 READER: Final = "proxy/net/group/topic_reader.py"
 PRODUCER: Final = "proxy/net/broker/producer.py"
 ELECTION: Final = "proxy/producers/election.py"
+TOPIC_ELECTION: Final = "proxy/net/election/election.py"
+BROKER_QUEUE: Final = "proxy/net/election/broker_queue.py"
 RIVALS: Final = "proxy/producers/rivals.py"
 LEASES: Final = "proxy/core/stream_leases.py"
 STREAMS_HERE: Final = "proxy/core/streams_here.py"
@@ -36,6 +38,7 @@ PAUSES: Final = "tests/groups/test_pauses.py"
 ASSIGNMENT_TESTS: Final = "tests/net/test_group_assignment.py"
 RIVALRY: Final = "tests/producers/test_election.py tests/producers/test_rivals.py tests/net/test_producer_rivals.py"
 CORE: Final = "tests/core/test_streams_here.py"
+OWNERSHIP: Final = "tests/net/test_session_producers.py"
 
 
 def _mutant(name: str, file: str, right: str, wrong: str, tests: str) -> Mutant:
@@ -646,5 +649,47 @@ MUTANTS = (
         "if self._removes is None:",
         "if self._over is None:",
         GROUP_TOPICS_TESTS,
+    ),
+    _mutant(
+        "a producer fences while the broker promotes one that waits there",
+        TOPIC_ELECTION,
+        "if (self._parked or self._broker_queue.has_abandoned) and",
+        "if self._broker_queue.has_abandoned and",
+        OWNERSHIP,
+    ),
+    _mutant(
+        "a producer fences while the broker promotes one that has left",
+        TOPIC_ELECTION,
+        "if (self._parked or self._broker_queue.has_abandoned) and",
+        "if self._parked and",
+        OWNERSHIP,
+    ),
+    _mutant(
+        "those that left the broker's queue take no time",
+        BROKER_QUEUE,
+        "PROMOTION_S_MAX + self._abandoned * ABANDONED_S_MAX",
+        "PROMOTION_S_MAX",
+        OWNERSHIP,
+    ),
+    _mutant(
+        "all that ever left the broker's queue are waited for",
+        BROKER_QUEUE,
+        "min(self._abandoned + 1, ABANDONED_MAX)",
+        "self._abandoned + 1",
+        OWNERSHIP,
+    ),
+    _mutant(
+        "those that left the broker's queue are waited for after it has moved past them",
+        BROKER_QUEUE,
+        "        self._abandoned = 0\n        self.settled()",
+        "        self.settled()",
+        OWNERSHIP,
+    ),
+    _mutant(
+        "a promotion by the broker that is over holds up a producer that fences",
+        BROKER_QUEUE,
+        "        if self._promotions.is_set:",
+        "        if False:",
+        OWNERSHIP,
     ),
 )

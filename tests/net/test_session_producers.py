@@ -6,7 +6,7 @@ import pytest
 
 from proxy.limits import Limits
 from proxy.net.election.back_off import EXPECTED_S_MAX, RETURN_TRIES_S, UNAVAILABLE_S_MIN
-from proxy.net.election.broker_queue import ABANDONED_S_MAX, PROMOTION_S_MAX
+from proxy.net.election.broker_queue import ABANDONED_MAX, ABANDONED_S_MAX, PROMOTION_S_MAX
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.relay.closing import BROKEN_S, CLOSE_ANSWER_S_MAX
 from proxy.net.relay.requests import OWN_REQUESTS
@@ -821,6 +821,48 @@ def test_who_fences_does_not_meet_what_the_broker_promotes_for_nobody() -> None:
     rig.clock.advance(PROMOTION_S_MAX + ABANDONED_S_MAX)
     assert asked(c) == []
     rig.clock.advance(ABANDONED_S_MAX)
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+def test_who_fences_waits_for_no_more_of_those_that_left_than_for_the_first_200() -> None:
+    """A topic may have one owner for days, while others come to wait for it and go."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    a.broker.deliver(ready(10))
+    for request in range(20, 20 + 2 * (ABANDONED_MAX + 50), 2):
+        b.client.deliver(want(request))
+        b.broker.deliver(not_ready(request))
+        b.client.deliver(close(request + 1))
+        b.broker.deliver(success(request + 1))
+    a.client.deliver(close(11))
+    a.broker.deliver(success(11))
+    c.client.deliver(want(3_000, mode=FENCE))
+    rig.clock.advance(PROMOTION_S_MAX + (ABANDONED_MAX - 1) * ABANDONED_S_MAX)
+    assert asked(c) == []
+    rig.clock.advance(ABANDONED_S_MAX)
+    assert asked(c) == [("PRODUCER", 3_000)]
+
+
+def test_those_that_left_the_brokers_queue_are_counted_anew_after_each_owner() -> None:
+    """Whom the broker lets in has come after all of them."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    a.broker.deliver(ready(10))
+    for request in (20, 22):
+        b.client.deliver(want(request))
+        b.broker.deliver(not_ready(request))
+        b.client.deliver(close(request + 1))
+        b.broker.deliver(success(request + 1))
+    b.client.deliver(want(24))
+    b.broker.deliver(not_ready(24))
+    a.client.deliver(close(11))
+    a.broker.deliver(success(11))
+    b.broker.deliver(ready(24, epoch=3))
+    b.client.deliver(close(25))
+    b.broker.deliver(success(25))
+    c.client.deliver(want(30, mode=FENCE))
     assert asked(c) == [("PRODUCER", 30)]
 
 
