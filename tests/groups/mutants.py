@@ -653,14 +653,14 @@ MUTANTS = (
     _mutant(
         "a producer fences while the broker promotes one that waits there",
         TOPIC_ELECTION,
-        "if (self._parked or self._broker_queue.has_abandoned) and",
-        "if self._broker_queue.has_abandoned and",
+        "if (self._parked or self.broker_queue.has_abandoned) and",
+        "if self.broker_queue.has_abandoned and",
         OWNERSHIP,
     ),
     _mutant(
         "a producer fences while the broker promotes one that has left",
         TOPIC_ELECTION,
-        "if (self._parked or self._broker_queue.has_abandoned) and",
+        "if (self._parked or self.broker_queue.has_abandoned) and",
         "if self._parked and",
         OWNERSHIP,
     ),
@@ -683,6 +683,20 @@ MUTANTS = (
         BROKER_QUEUE,
         "        self._abandoned = 0\n        self.settled()",
         "        self.settled()",
+        OWNERSHIP,
+    ),
+    _mutant(
+        "a producer fences though the broker stood still while it should have promoted",
+        "proxy/net/session/ownership_changes.py",
+        "if election.broker_queue.in_doubt:",
+        "if False:",
+        OWNERSHIP,
+    ),
+    _mutant(
+        "a producer fences as soon as a broker that stood still has answered",
+        "proxy/net/session/ownership_changes.py",
+        "        if awake is not None:\n            Alarm(self._clock).set(AWAKE_S_MIN, awake)\n",
+        "        if awake is not None:\n            awake()\n",
         OWNERSHIP,
     ),
     _mutant(

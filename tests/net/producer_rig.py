@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from proxy.net.election.broker_queue import AWAKE_S_MIN
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.election.rivals import ProducerRivals
 from proxy.net.events import Events
@@ -172,6 +173,14 @@ class ProducerRig:
         page = self.elections.waiting(TOPIC, 0, 100)
         assert page is not None
         return page
+
+    def show_awake(self, client: SessionRig) -> None:
+        """The broker answers what the gateway asks on this client's connection before its producer fences."""
+        ((kind, number),) = asked(client)
+        assert kind == "CLOSE_PRODUCER"
+        client.broker.deliver(success(number))
+        assert asked(client) == []
+        self.clock.advance(AWAKE_S_MIN)
 
     def kinds(self) -> list[str]:
         """Events since the last look."""

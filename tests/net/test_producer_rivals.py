@@ -468,6 +468,7 @@ def test_one_that_is_taken_back_while_it_is_to_be_promoted_stops_nobody(*, told:
         waiter.broker.deliver(error(20, pb.ServiceNotReady))
     else:
         both.first.clock.advance(PROMOTION_S_MAX)
+        both.first.show_awake(fencer)
     assert asked(fencer) == [("PRODUCER", 40)]
     fencer.broker.deliver(ready(40, epoch=5))
     assert [kind for kind, _ in asked(waiter)] == ["PRODUCER", "CLOSE_PRODUCER"]

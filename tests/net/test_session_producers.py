@@ -6,7 +6,7 @@ import pytest
 
 from proxy.limits import Limits
 from proxy.net.election.back_off import EXPECTED_S_MAX, RETURN_TRIES_S, UNAVAILABLE_S_MIN
-from proxy.net.election.broker_queue import ABANDONED_MAX, ABANDONED_S_MAX, PROMOTION_S_MAX
+from proxy.net.election.broker_queue import ABANDONED_MAX, ABANDONED_S_MAX, AWAKE_S_MIN, PROMOTION_S_MAX
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.relay.closing import BROKEN_S, CLOSE_ANSWER_S_MAX
 from proxy.net.relay.requests import OWN_REQUESTS
@@ -781,6 +781,7 @@ def test_who_fences_does_not_meet_what_the_broker_promotes_by_itself(*, told: bo
         assert answers(b) == [(20, "queued"), (20, "ready")]
     else:
         rig.clock.advance(PROMOTION_S_MAX)
+        rig.show_awake(c)
     assert asked(c) == [("PRODUCER", 30)]
 
 
@@ -821,6 +822,64 @@ def test_who_fences_does_not_meet_what_the_broker_promotes_for_nobody() -> None:
     rig.clock.advance(PROMOTION_S_MAX + ABANDONED_S_MAX)
     assert asked(c) == []
     rig.clock.advance(ABANDONED_S_MAX)
+    rig.show_awake(c)
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+def fencing_in_doubt(*, worker: bool = False) -> tuple[ProducerRig, SessionRig]:
+    """The third client's producer is to fence, and the second's may be promoted just now: nothing is heard of it."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    b.client.deliver(want(20))
+    a.broker.deliver(ready(10))
+    b.broker.deliver(not_ready(20))
+    if worker:
+        c.worker()
+    a.client.deliver(close(11))
+    a.broker.deliver(success(11))
+    c.client.deliver(want(30, mode=FENCE))
+    rig.clock.advance(PROMOTION_S_MAX)
+    return rig, c
+
+
+def test_who_fences_waits_for_a_broker_that_stands_still() -> None:
+    """It promotes when it is awake again: so the time for that is the broker's, and shown by an answer of its."""
+    rig, c = fencing_in_doubt()
+    ((_, number),) = asked(c)
+    rig.clock.advance(10.0)
+    assert asked(c) == []
+    c.broker.deliver(success(number))
+    rig.clock.advance(AWAKE_S_MIN / 2)
+    rig.clients[1].broker.deliver(ready(20, epoch=1))
+    assert asked(c) == []
+    rig.clock.advance(AWAKE_S_MIN / 2)
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+def test_who_fences_is_gone_while_the_broker_is_asked() -> None:
+    """The next begins anew, since the first has got no answer."""
+    rig, c = fencing_in_doubt()
+    d = rig.client()
+    d.client.deliver(want(40, mode=FENCE))
+    assert asked(d) == []
+    c.client.lose()
+    rig.clock.advance(PROMOTION_S_MAX)
+    rig.show_awake(d)
+    assert asked(d) == [("PRODUCER", 40)]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_who_fences_loses_its_broker_while_that_is_asked(*, answered: bool) -> None:
+    """Its client is not told: it fences when it is connected again."""
+    rig, c = fencing_in_doubt(worker=True)
+    ((_, number),) = asked(c)
+    if answered:
+        c.broker.deliver(success(number))
+    c.broker.lose()
+    rig.clock.advance(AWAKE_S_MIN)
+    assert answers(c) == []
+    c.reopen()
     assert asked(c) == [("PRODUCER", 30)]
 
 
@@ -841,6 +900,7 @@ def test_who_fences_waits_for_no_more_of_those_that_left_than_for_the_first_200(
     rig.clock.advance(PROMOTION_S_MAX + (ABANDONED_MAX - 1) * ABANDONED_S_MAX)
     assert asked(c) == []
     rig.clock.advance(ABANDONED_S_MAX)
+    rig.show_awake(c)
     assert asked(c) == [("PRODUCER", 3_000)]
 
 
@@ -915,6 +975,7 @@ def test_a_promotion_that_is_outrun_by_who_fenced_it_is_none() -> None:
     rig.clock.advance(PROMOTION_S_MAX)
     b.client.deliver(want(20))
     c.client.deliver(want(30, mode=FENCE))
+    rig.show_awake(c)
     c.broker.deliver(ready(30, name="fencer", epoch=5))
     a.take_all()
     a.broker.deliver(ready(10, epoch=4))

@@ -4,7 +4,9 @@ A waiting producer that is closed stays in that queue. When its turn comes, the 
 finds it gone and goes on with the next, whose epoch it writes 100 ms later if the first write is not quite over. One
 that fences meanwhile gets the epoch after, and the late write sets the topic's epoch back: the same one is given once
 more (seen with 4.0.7 and 4.2.4). So where somebody waits at the broker, or has left while waiting, an owner's leaving
-counts as under way for some time after the broker has confirmed it.
+counts as under way for some time after the broker has confirmed it. That is the broker's time: one that stood still
+meanwhile (a long collection) has promoted nobody. So before a producer fences that has waited for this time, the broker
+has to answer a question, and gets a moment more.
 
 Source: `AbstractTopic.handleProducerRemoved`, `ServerCnx.handleCloseProducer`,
 `ManagedLedgerImpl.asyncUpdateProperties`.
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock
     from proxy.producers.admission_lock import AdmissionLock
 
-PROMOTION_S_MAX: Final = 1.0
+PROMOTION_S_MAX: Final = 0.8
 """Time for a promotion by the broker, after the owner has left. The producer may also wait for one that is connected
 elsewhere, so a fencing producer waits no longer for it."""
+AWAKE_S_MIN: Final = 0.2
+"""More after the broker's answer: what was due while it stood still is done by then."""
 ABANDONED_S_MAX: Final = 0.02
 """More for each that left while it waited, whose turn takes a broker some milliseconds."""
 ABANDONED_MAX: Final = 200
@@ -36,6 +40,8 @@ class BrokerQueue:
         """Nothing. `changes` are those of the topic's owner."""
         self._changes = changes
         self._promotions = Alarm(clock)
+        self.in_doubt = False
+        """The time for a promotion is over, and nothing was heard of it: the broker may have stood still."""
         self._abandoned = 0
         """Producers that left while they waited at the broker, which has them still."""
 
@@ -56,10 +62,15 @@ class BrokerQueue:
     def moves(self) -> None:
         """The broker may be promoting: no producer fences in that time, which begins anew with each call."""
         self._changes.join(self)
-        self._promotions.set(PROMOTION_S_MAX + self._abandoned * ABANDONED_S_MAX, lambda: self._changes.end(self))
+        self._promotions.set(PROMOTION_S_MAX + self._abandoned * ABANDONED_S_MAX, self._time_over)
 
     def settled(self) -> None:
-        """What the broker promoted last is known."""
+        """What the broker promoted last is known, or it was awake for long enough."""
+        self.in_doubt = False
         if self._promotions.is_set:
             self._promotions.cancel()
             self._changes.end(self)
+
+    def _time_over(self) -> None:
+        self.in_doubt = True
+        self._changes.end(self)

@@ -67,7 +67,7 @@ class TopicElection:
         )
         self.changes = AdmissionLock(self._change_ended)
         """What must not meet at the broker: a change of the topic's owner begins when it may, alone if it fences."""
-        self._broker_queue = BrokerQueue(clock, self.changes)
+        self.broker_queue = BrokerQueue(clock, self.changes)
         self._arrivals = 0
         self._due: deque[tuple[Act, Candidacy]] = deque()
         self._doing = False
@@ -109,7 +109,7 @@ class TopicElection:
             return
         self._audit_log.ended(contender, reason)
         if contender.stage is Stage.PARKED:
-            self._broker_queue.abandoned()
+            self.broker_queue.abandoned()
         self._do(self._election.left(contender))
         self.changes.end(contender)
 
@@ -128,7 +128,7 @@ class TopicElection:
     def granted(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """It owns the topic; answer whether its client is to hear so."""
         self.changes.end(contender)
-        self._broker_queue.emptied()
+        self.broker_queue.emptied()
         candidate = contender.producer
         candidate.name = success.producer_name
         if self._fenced_meanwhile(contender, success):
@@ -160,7 +160,7 @@ class TopicElection:
     def refused(self, contender: Candidacy, error: int, message: str) -> bool:
         """The broker refused it; answer whether its client is to hear so."""
         if contender.stage in (Stage.PARKED, Stage.WITHDRAWING):
-            self._broker_queue.settled()
+            self.broker_queue.settled()
         if contender.stage is Stage.WITHDRAWING and error not in ENDINGS:
             self.changes.end(contender)
             return False  # it is taken back anyway, and waits on
@@ -208,7 +208,7 @@ class TopicElection:
         if former is not None:
             self._audit_log.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
-        self._broker_queue.emptied()
+        self.broker_queue.emptied()
         if owner.access_mode == FENCING:
             self._tell_fenced(owner.topic_epoch)
         self.changes.end(holder)
@@ -357,14 +357,14 @@ class TopicElection:
             contender.producer.tell_queued()
 
     def _change_ended(self, change: object | None) -> None:
-        if change is not None and change is not self._broker_queue:
+        if change is not None and change is not self.broker_queue:
             self._expect_promotions()
         self._consider_end()
 
     def _expect_promotions(self) -> None:
         """The broker promotes who waits there, unless somebody owns the topic."""
-        if (self._parked or self._broker_queue.has_abandoned) and self._other is None and not self._closed:
-            self._broker_queue.moves()
+        if (self._parked or self.broker_queue.has_abandoned) and self._other is None and not self._closed:
+            self.broker_queue.moves()
 
     def _fenced_meanwhile(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """Whether the broker had promoted it before a fencing producer whose answer arrived earlier."""

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.net.alarm import Alarm
+from proxy.net.election.broker_queue import AWAKE_S_MIN
 from proxy.net.election.statistics import ACCESS_MODES, TopicOwner
 from proxy.net.relay.requests import OWN_REQUESTS
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from proxy.net.election.broker_queue import BrokerQueue
     from proxy.net.election.election import TopicElection
     from proxy.net.election.elections import ProducerElections
     from proxy.net.ports import Clock, Transport
@@ -69,6 +73,8 @@ class OwnershipChanges:
         self._clock = clock
         self._takings: dict[int, _Taking] = {}
         self._closing: dict[int, _Closing] = {}
+        self._questions: dict[int, Callable[[], None]] = {}
+        """What waits for the broker to be awake, by the request ids of the questions to it."""
         self._stopped = False
 
     # ---- from the client
@@ -89,11 +95,28 @@ class OwnershipChanges:
             self._give_room(taking)
             if self._stopped or self._takings.get(body.producer_id) is not taking:
                 return
+            if election.broker_queue.in_doubt:
+                self._ask_whether_awake(election.broker_queue, begin)
+                return
             taking.begun = True
             if not self._relay.request(_T.PRODUCER, body, frame):
                 self.give_up(body.producer_id)
 
         election.changes.begin(taking, begin, alone=True)
+
+    def _ask_whether_awake(self, queue: BrokerQueue, then: Callable[[], None]) -> None:
+        """Close a producer that does not exist: any broker confirms that at once."""
+
+        def awake() -> None:
+            queue.settled()
+            then()
+
+        number = self._relay.own_id()
+        body = pb.CommandCloseProducer(producer_id=number, request_id=number)
+        if self._relay.request(_T.CLOSE_PRODUCER, body, commands.close_producer(number, number)):
+            self._questions[number] = awake
+        else:  # without a connection, or without room for a question
+            Alarm(self._clock).set(AWAKE_S_MIN, awake)
 
     def close(self, election: TopicElection, body: pb.CommandCloseProducer, frame: bytes, room: int = 0) -> None:
         """Pass on a close when no conflicting change is running."""
@@ -149,6 +172,10 @@ class OwnershipChanges:
 
     def closed(self, body: pb.CommandCloseProducer) -> None:
         """This close is over."""
+        awake = self._questions.pop(body.request_id, None)
+        if awake is not None:
+            Alarm(self._clock).set(AWAKE_S_MIN, awake)
+            return
         closing = self._closing.pop(body.request_id, None)
         if closing is not None:
             self._give_room(closing)
@@ -163,11 +190,14 @@ class OwnershipChanges:
 
     def broker_lost(self, to_close: ProducersToClose) -> None:
         """Running changes and the gateway's own closes are lost; waiting changes keep their turn."""
+        questions, self._questions = self._questions, {}
         self._lose(
             [producer_id for producer_id, each in self._takings.items() if each.begun],
             [request_id for request_id, each in self._closing.items() if each.begun or request_id > OWN_REQUESTS],
             to_close,
         )
+        for awake in questions.values():
+            Alarm(self._clock).set(AWAKE_S_MIN, awake)
 
     # ---- the end
 
