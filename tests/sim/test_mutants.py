@@ -35,7 +35,7 @@ def test_the_documentation_counts_the_mutants() -> None:
     text = " ".join((ROOT / "docs/reliability.md").read_text().split())
     told = re.search(
         r"(\d+) into what one gateway needs, (\d+) of them into its \[monitor\]\(#the-monitor\), "
-        r"(\d+) into groups of replicas, (\d+) into owner mode.* the simulator alone must detect (\d+)\.",
+        r"(\d+) into groups of replicas and elections, (\d+) into owner mode.* the simulator alone must detect (\d+)\.",
         text,
     )
     assert told is not None
