@@ -51,6 +51,15 @@ class AdmissionLock:
         self._waiting[token] = _Change(begin, alone)
         self._admit()
 
+    def begin_again(self, token: object, begin: Callable[[], None]) -> None:
+        """One that runs alone has not changed anything yet: it begins anew, behind those that joined it only."""
+        assert token is self._alone
+        self._alone = None
+        self._passing.remove(token)
+        self._waiting[token] = _Change(begin, alone=True)
+        self._waiting.move_to_end(token, last=False)
+        self._admit()
+
     def join(self, token: object) -> None:
         """The change is already running, independent of others; it runs until `end` is called with the same token."""
         self._passing.add(token)

@@ -688,7 +688,7 @@ MUTANTS = (
     _mutant(
         "a producer fences though the broker stood still while it should have promoted",
         "proxy/net/session/ownership_changes.py",
-        "if election.broker_queue.in_doubt:",
+        "if taking.election.broker_queue.in_doubt:",
         "if False:",
         OWNERSHIP,
     ),

@@ -22,6 +22,7 @@ from proxy.net.broker.names import BrokerNames
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.net.relay.relay import Relay
+from proxy.net.session.ownership_changes import OwnershipChanges
 from proxy.net.session.services import SessionServices
 from proxy.net.session.session import ClientSession
 from proxy.net.session.sessions import Sessions
@@ -36,6 +37,7 @@ from proxy.net.subscription.workers import SubscribedWorker
 from proxy.service_url import parse_service_url
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
+from tests.net import producer_rig
 from tests.net.fakes import FakeBackground, FakeClock
 from tests.net.session_rig import T, connect, new_elections
 from tests.net.subscription_rig_broker import TOPIC, FakeBrokers
@@ -45,6 +47,7 @@ OF_A_CLIENT = (
     AioTransport,
     ClientSession,
     Heartbeat,
+    OwnershipChanges,
     Relay,
     SessionWorkers,
     SubscribedWorker,
@@ -152,5 +155,27 @@ def test_nothing_of_a_client_outlives_it(closes: bool) -> None:  # noqa: FBT001 
                 assert (await client.read()).type == T.SUCCESS
             client.close()
         assert await gateway.left(1) == alone
+
+    run(test)
+
+
+@pytest.mark.parametrize("mode", [producer_rig.EXCLUSIVE, producer_rig.FENCE], ids=["exclusive", "fencing"])
+@pytest.mark.parametrize("closes", [True, False], ids=["closes-its-producer", "just-goes"])
+def test_nothing_of_a_client_that_took_a_topic_outlives_it(mode: int, closes: bool) -> None:  # noqa: FBT001 - likewise
+    """Each of its requests waits for its turn first."""
+
+    async def test(bench: Bench) -> None:
+        gateway = Gateway(bench)
+        await gateway.start()
+        alone = await gateway.left(0)
+        clients = [await gateway.worker() for _ in range(CLIENTS)]
+        for number, client in enumerate(clients):
+            client.write(producer_rig.want(10, mode=mode, topic=f"{TOPIC}-{number}"))
+            assert (await client.read()).type == T.PRODUCER_SUCCESS
+            if closes:
+                client.write(producer_rig.close(11))
+                assert (await client.read()).type == T.SUCCESS
+            client.close()
+        assert await gateway.left(0) == alone
 
     run(test)

@@ -21,13 +21,25 @@ from proxy.service_url import parse_service_url
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTransport
-from tests.net.session_rig import T, connect, connected, lookup, lookup_response, message, new_elections, parse, send
+from tests.net.session_rig import (
+    T,
+    connect,
+    connected,
+    lookup,
+    lookup_response,
+    message,
+    new_elections,
+    parse,
+    producer_success,
+    send,
+    success,
+)
 
 PATIENCE_S = 60.0
 
 
 class TinyBroker:
-    """Answers CONNECT and LOOKUP, and gives every SEND back as a MESSAGE."""
+    """Answers CONNECT, LOOKUP, PRODUCER and CLOSE_PRODUCER, and gives every SEND back as a MESSAGE."""
 
     def __init__(self) -> None:
         """Call `start` next."""
@@ -59,6 +71,10 @@ class TinyBroker:
                 elif kind == T.LOOKUP:
                     request_id = frames.parse_command(frame).lookupTopic.request_id
                     writer.write(lookup_response(request_id, pb.CommandLookupTopicResponse.Connect, self.url))
+                elif kind == T.PRODUCER:
+                    writer.write(producer_success(frames.parse_command(frame).producer.request_id))
+                elif kind == T.CLOSE_PRODUCER:
+                    writer.write(success(frames.parse_command(frame).close_producer.request_id))
                 elif kind == T.SEND:
                     writer.write(message(1, frames.parse_command(frame).send.sequence_id))
         writer.close()

@@ -826,8 +826,8 @@ def test_who_fences_does_not_meet_what_the_broker_promotes_for_nobody() -> None:
     assert asked(c) == [("PRODUCER", 30)]
 
 
-def fencing_in_doubt(*, worker: bool = False) -> tuple[ProducerRig, SessionRig]:
-    """The third client's producer is to fence, and the second's may be promoted just now: nothing is heard of it."""
+def in_doubt(*, worker: bool = False) -> ProducerRig:
+    """The second client's producer may be promoted just now: nothing is heard of it. The third is to fence."""
     rig = ProducerRig(3)
     a, b, c = rig.clients
     a.client.deliver(want(10, mode=EXCLUSIVE))
@@ -838,9 +838,15 @@ def fencing_in_doubt(*, worker: bool = False) -> tuple[ProducerRig, SessionRig]:
         c.worker()
     a.client.deliver(close(11))
     a.broker.deliver(success(11))
-    c.client.deliver(want(30, mode=FENCE))
     rig.clock.advance(PROMOTION_S_MAX)
-    return rig, c
+    return rig
+
+
+def fencing_in_doubt(*, worker: bool = False) -> tuple[ProducerRig, SessionRig]:
+    """The third client's producer is about to, and the broker is asked."""
+    rig = in_doubt(worker=worker)
+    rig.clients[2].client.deliver(want(30, mode=FENCE))
+    return rig, rig.clients[2]
 
 
 def test_who_fences_waits_for_a_broker_that_stands_still() -> None:
@@ -867,6 +873,62 @@ def test_who_fences_is_gone_while_the_broker_is_asked() -> None:
     rig.clock.advance(PROMOTION_S_MAX)
     rig.show_awake(d)
     assert asked(d) == [("PRODUCER", 40)]
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_who_fences_and_leaves_the_brokers_answer_unread_is_ended(*, asked_first: bool) -> None:
+    """All others wait for it."""
+    rig = in_doubt()
+    c = rig.clients[2]
+    if not asked_first:
+        c.client.set_writable(writable=False)
+    c.client.deliver(want(30, mode=FENCE))
+    c.client.set_writable(writable=False)
+    ((_, number),) = asked(c)
+    c.broker.deliver(success(number))
+    rig.clock.advance(2 * UNREAD_S_MAX)
+    assert c.session.cause is EndCause.READS_NOTHING
+
+
+def test_who_fences_keeps_its_room_while_the_broker_is_asked() -> None:
+    """Its request waits here, for as long as a broker stands still."""
+    rig = in_doubt()
+    c = rig.clients[2]
+    before = rig.elections.summary().waiting_bytes
+    frame = want(30, mode=FENCE, name="x" * 10_000)
+    c.client.deliver(frame)
+    assert rig.elections.summary().waiting_bytes > before + len(frame)
+    rig.show_awake(c)
+    assert asked(c) == [("PRODUCER", 30)]
+    assert rig.elections.summary().waiting_bytes == before
+
+
+def test_who_fences_waits_also_for_what_begins_while_the_broker_is_asked() -> None:
+    """The one that was promoted late loses its connection: the broker takes it off by itself."""
+    rig = in_doubt()
+    _, b, c = rig.clients
+    c.client.deliver(want(30, mode=FENCE))
+    ((_, number),) = asked(c)
+    b.broker.deliver(ready(20, epoch=1))
+    c.broker.deliver(success(number))
+    rig.clock.advance(AWAKE_S_MIN - BROKEN_S / 2)
+    b.broker.lose()
+    rig.clock.advance(BROKEN_S / 2)
+    assert asked(c) == []
+    rig.clock.advance(BROKEN_S / 2)
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+def test_who_fences_is_asked_for_also_if_the_broker_closes_another_of_its_id_meanwhile() -> None:
+    """As at an unload: it was not that one."""
+    rig = in_doubt()
+    c = rig.clients[2]
+    c.relayed_producer(1, 50)
+    c.client.deliver(close(51) + want(30, mode=FENCE))
+    (_, (_, number)) = asked(c)
+    c.broker.deliver(close(1) + success(51) + success(number))
+    rig.clock.advance(AWAKE_S_MIN)
+    assert asked(c) == [("PRODUCER", 30)]
 
 
 @pytest.mark.parametrize("answered", [False, True])

@@ -65,11 +65,15 @@ class BrokerQueue:
         self._promotions.set(PROMOTION_S_MAX + self._abandoned * ABANDONED_S_MAX, self._time_over)
 
     def settled(self) -> None:
-        """What the broker promoted last is known, or it was awake for long enough."""
+        """What the broker promoted last is known."""
         self.in_doubt = False
         if self._promotions.is_set:
             self._promotions.cancel()
             self._changes.end(self)
+
+    def doubt_over(self) -> None:
+        """The broker has answered, and had a moment since."""
+        self.in_doubt = False
 
     def _time_over(self) -> None:
         self.in_doubt = True

@@ -20,7 +20,6 @@ from proxy.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.net.election.broker_queue import BrokerQueue
     from proxy.net.election.election import TopicElection
     from proxy.net.election.elections import ProducerElections
     from proxy.net.ports import Clock, Transport
@@ -91,32 +90,37 @@ class OwnershipChanges:
         """
         taking = self._takings[body.producer_id] = _Taking(election, body, room)
 
-        def begin() -> None:
+        election.changes.begin(taking, lambda: self._begin(taking, body, frame), alone=True)
+
+    def _begin(self, taking: _Taking, body: pb.CommandProducer, frame: bytes) -> None:
+        if not self._is_wanted(taking, body):
             self._give_room(taking)
-            if self._stopped or self._takings.get(body.producer_id) is not taking:
-                return
-            if election.broker_queue.in_doubt:
-                self._ask_whether_awake(election.broker_queue, begin)
-                return
-            taking.begun = True
-            if not self._relay.request(_T.PRODUCER, body, frame):
-                self.give_up(body.producer_id)
+            return
+        if taking.election.broker_queue.in_doubt:
+            self._ask_whether_awake(lambda: self._awake(taking, body, frame))
+            return
+        self._give_room(taking)
+        taking.begun = True
+        if not self._relay.request(_T.PRODUCER, body, frame):
+            self.give_up(body.producer_id)
 
-        election.changes.begin(taking, begin, alone=True)
+    def _is_wanted(self, taking: _Taking, body: pb.CommandProducer) -> bool:
+        return not self._stopped and self._takings.get(body.producer_id) is taking
 
-    def _ask_whether_awake(self, queue: BrokerQueue, then: Callable[[], None]) -> None:
+    def _ask_whether_awake(self, awake: Callable[[], None]) -> None:
         """Close a producer that does not exist: any broker confirms that at once."""
-
-        def awake() -> None:
-            queue.settled()
-            then()
-
         number = self._relay.own_id()
         body = pb.CommandCloseProducer(producer_id=number, request_id=number)
         if self._relay.request(_T.CLOSE_PRODUCER, body, commands.close_producer(number, number)):
             self._questions[number] = awake
-        else:  # without a connection, or without room for a question
+        else:  # without a connection
             Alarm(self._clock).set(AWAKE_S_MIN, awake)
+
+    def _awake(self, taking: _Taking, body: pb.CommandProducer, frame: bytes) -> None:
+        """What has begun meanwhile, by the broker itself, is waited for."""
+        if self._is_wanted(taking, body):
+            taking.election.broker_queue.doubt_over()
+            taking.election.changes.begin_again(taking, lambda: self._begin(taking, body, frame))
 
     def close(self, election: TopicElection, body: pb.CommandCloseProducer, frame: bytes, room: int = 0) -> None:
         """Pass on a close when no conflicting change is running."""
@@ -137,6 +141,7 @@ class OwnershipChanges:
         """The ids of unanswered requests for which other changes of their topics wait."""
         yield from (each.request_id for each in self._takings.values() if each.begun and not each.answered)
         yield from (request_id for request_id, each in self._closing.items() if each.begun)
+        yield from self._questions
 
     def _pass_close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
         closing = self._closing.get(body.request_id)
@@ -181,6 +186,12 @@ class OwnershipChanges:
             self._give_room(closing)
             closing.election.changes.end(closing)
 
+    def closed_by_broker(self, producer_id: int) -> None:
+        """The broker closed a producer of this id: it was not one that is still to be asked for."""
+        taking = self._takings.get(producer_id)
+        if taking is not None and taking.begun:
+            self.give_up(producer_id)
+
     def give_up(self, producer_id: int) -> None:
         """A producer that took its topic, or tried to, ends."""
         taking = self._takings.pop(producer_id, None)
@@ -204,6 +215,7 @@ class OwnershipChanges:
     def stop(self) -> None:
         """The connection is closed: waiting changes are cancelled. `lose` follows."""
         self._stopped = True
+        self._questions.clear()
 
     def unsent(self) -> None:
         """The started changes were not sent to the broker."""

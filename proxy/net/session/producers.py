@@ -173,7 +173,7 @@ class SessionProducers:
 
     def closed_by_broker(self, producer_id: int) -> bool:
         """CLOSE_PRODUCER from the broker; whether the client is to hear it."""
-        self._ownership_changes.give_up(producer_id)
+        self._ownership_changes.closed_by_broker(producer_id)
         producer = self._waiting.get(producer_id)
         if producer is None or producer.candidacy.stage is Stage.WAITING:
             return True
