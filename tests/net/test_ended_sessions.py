@@ -85,11 +85,11 @@ class Gateway:
         )
         self._clock = clock
 
-    async def start(self) -> None:
-        """Listen."""
+    async def start(self, *, judged: bool = False) -> None:
+        """Listen; the broker is asked what clients may consume only if they are `judged`."""
         bench = self._bench
         await bench.broker.start()
-        settings, limits = SessionSettings((parse_service_url(bench.broker.url),), authorize_workers=False), Limits()
+        settings, limits = SessionSettings((parse_service_url(bench.broker.url),), authorize_workers=judged), Limits()
         connector, clock = AioConnector(bench.loop, limits), AioClock(bench.loop)
         names = BrokerNames(settings.brokers, clock)
         sessions = Sessions(
@@ -175,6 +175,24 @@ def test_nothing_of_a_client_that_took_a_topic_outlives_it(mode: int, closes: bo
             if closes:
                 client.write(producer_rig.close(11))
                 assert (await client.read()).type == T.SUCCESS
+            client.close()
+        assert await gateway.left(0) == alone
+
+    run(test)
+
+
+@pytest.mark.parametrize("judged", [False, True], ids=["trusted", "judged"])
+def test_nothing_of_a_client_that_only_connects_outlives_it(judged: bool) -> None:  # noqa: FBT001 - likewise
+    """As the probe of a load balancer, or a client that looks up."""
+
+    async def test(bench: Bench) -> None:
+        gateway = Gateway(bench)
+        await gateway.start(judged=judged)
+        alone = await gateway.left(0)
+        for _ in range(CLIENTS):
+            client = await bench.client()
+            client.write(connect())
+            assert (await client.read()).type == T.CONNECTED
             client.close()
         assert await gateway.left(0) == alone
 

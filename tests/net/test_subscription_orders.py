@@ -10,7 +10,8 @@ from proxy.errors import ClientError
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription import order_book
 from proxy.net.subscription.order_book import LimitsWanted, OrderBook, Orders
-from tests.net.subscription_rig import SubscriptionRig
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.subscription_rig import SubscriptionRig, sticky
 from tests.net.subscription_rig_broker import T, single
 from tests.net.test_subscription_join import mode, out_of_order
 
@@ -187,6 +188,41 @@ def test_a_subscription_that_begins_tells_who_is_excluded() -> None:
     assert Orders(excluded={"b", "a"}).told() == {"excluded": ["a", "b"]}
     names = {f"w{number}" for number in range(LISTED_MAX + 1)}
     assert len(Orders(excluded=names).told()["excluded"]) == LISTED_MAX
+
+
+def test_an_excluded_workers_acknowledgement_in_a_transaction_is_refused() -> None:
+    """What it had is others': its transaction fails, and does not wait for an answer for ever."""
+    rig = SubscriptionRig()
+    rig.worker("a", permits=9)
+    rig.worker("b", permits=9)
+    rig.subscription.orders.exclude("a", excluded=True)
+    rig.clock.settle()
+    again = rig.worker("a")
+    command = pb.CommandAck(
+        consumer_id=again.consumer_id,
+        ack_type=pb.CommandAck.Individual,
+        request_id=6,
+        txnid_most_bits=1,
+        txnid_least_bits=2,
+    )
+    command.message_id.add(ledgerId=1, entryId=0)
+    again.port.ack(command)
+    receipt = again.receipt()
+    assert (receipt.request_id, receipt.error) == (6, pb.TransactionConflict)
+
+
+def test_an_excluded_worker_whose_slots_are_anothers_by_then_comes_again() -> None:
+    """It was told that it is subscribed, so it hears that this is over, and its client asks once more."""
+    rig = SubscriptionRig()
+    rig.worker("a", permits=9, keySharedMeta=sticky((0, 100)))
+    rig.worker("c", permits=9, keySharedMeta=sticky((200, 65_535)))
+    rig.subscription.orders.exclude("a", excluded=True)
+    rig.clock.settle()
+    again = rig.worker("a", permits=9, keySharedMeta=sticky((0, 100)))
+    rig.worker("b", permits=9, keySharedMeta=sticky((0, 100)))
+    rig.subscription.orders.exclude("a", excluded=False)
+    rig.clock.settle()
+    assert again.answers() == [T.CLOSE_CONSUMER]
 
 
 def test_while_all_are_excluded_keys_wait_and_say_so() -> None:

@@ -304,10 +304,22 @@ class Unjudged(PendingWorker):
         text = "the consumer has not joined yet: the broker is asked whether it may"
         self._send(error_frame(pb.ServiceNotReady, text, request_id))
 
+    def over(self) -> None:
+        """There is an answer, or none is waited for."""
+        self._left = _nothing
+
     def close(self, request_id: int) -> None:
         """It waits no more."""
-        self._left()
+        left = self._left
+        self.over()
+        left()
         self._send(commands.success(request_id))
 
     def lost(self, reason: str) -> None:
-        """Replaces the callback of an ended worker."""
+        """As the port says."""
+        del reason
+        self.over()
+
+
+def _nothing() -> None:
+    """Replaces the callback of a worker that waits no more."""

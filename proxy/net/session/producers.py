@@ -262,9 +262,11 @@ class SessionProducers:
         if room is None:
             return
 
+        own_topic = OwnTopic(body.topic)
+
         def judged(refusal: ClientError | None) -> None:
             unjudged = self._unjudged.get(body.producer_id)
-            if unjudged is None or unjudged.judged is not judged:
+            if unjudged is None or unjudged.own_topic is not own_topic:
                 return  # closed, after the answer came
             self._drop_unjudged(body.producer_id)
             if refusal is None:
@@ -272,7 +274,7 @@ class SessionProducers:
             else:
                 self.transport.write(error_frame(refusal.wire_code, str(refusal), body.request_id))
 
-        unjudged = self._unjudged[body.producer_id] = UnjudgedProducer(OwnTopic(body.topic), judged, room)
+        unjudged = self._unjudged[body.producer_id] = UnjudgedProducer(own_topic, judged, room)
         self._permission.ask(unjudged.own_topic, judged)
 
     def _drop_unjudged(self, producer_id: int) -> bool:

@@ -233,6 +233,7 @@ class SessionWorkers:
         """The broker's answer, or why there is none; the client may have closed the worker, or gone."""
         if worker.port is not waiting:
             return
+        waiting.over()
         if refusal is not None:
             self._refuse(worker, command, refusal)
             return
@@ -273,6 +274,7 @@ class SessionWorkers:
         """The connection is gone; every port hears so once, in the order they joined, and is sent nothing till then."""
         if self._watch is not None:
             self._watch.stop()
+            self._watch = None  # which has methods of this
         workers, self._workers = self._workers, {}
         for worker in workers.values():
             worker.gone = True

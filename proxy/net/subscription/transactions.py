@@ -76,11 +76,14 @@ HELD_S_MAX: Final = 900.0
 """So long keys wait for a transaction's end that is not seen."""
 
 
-def too_many(ids: int) -> ClientError | None:
-    """Why so many ids of one acknowledgement are refused; None if they are not."""
-    if ids <= IDS_MAX:
-        return None
-    return ClientError(f"an acknowledgement inside a transaction has at most {IDS_MAX} messages, not {ids}")
+def fault_of(ids: int, *, joined: bool) -> ClientError | None:
+    """Why one acknowledgement of so many messages is refused; None if it is not."""
+    if ids > IDS_MAX:
+        return ClientError(f"an acknowledgement inside a transaction has at most {IDS_MAX} messages, not {ids}")
+    if not joined:  # an operator or a lease took away what it had
+        text = "this consumer has no messages: they are acknowledged, or have been delivered again"
+        return ClientError(text, pb.TransactionConflict)
+    return None
 
 
 class TransactionRegistry:
@@ -173,7 +176,7 @@ class TransactionalAcks:
     ) -> None:
         """A worker's acknowledgement, as for `hold`; `answer` is called when the broker has answered, or at once.
 
-        `wanted` has `IDS_MAX` at most, see `too_many`.
+        `wanted` has `IDS_MAX` at most, see `fault_of`.
         """
         assert len(wanted) <= IDS_MAX, len(wanted)
         now = self._clock.now()

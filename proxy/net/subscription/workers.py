@@ -15,7 +15,7 @@ from proxy.core.worker import Worker
 from proxy.net.message_ids import unmask
 from proxy.net.subscription.acks import Receipt, bits_of
 from proxy.net.subscription.refusals import code_of, error_frame, refuse, refuse_ack
-from proxy.net.subscription.transactions import too_many
+from proxy.net.subscription.transactions import fault_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import without_schema
@@ -112,8 +112,10 @@ class SubscribedWorker:
             self.command = without_schema(self.command)
 
     def refuse(self, error: Exception) -> None:
-        """The client's SUBSCRIBE fails here, unless it has gone already."""
-        if not self.ended:
+        """The client's SUBSCRIBE fails here, or its consumer ends if it was let in; not if it has gone already."""
+        if self._answered:
+            self.end()
+        elif not self.ended:
             self._end()
             refuse(self.link, self.command.request_id, error)
 
@@ -214,23 +216,21 @@ class SubscribedWorker:
 
     def _ack_in_transaction(self, command: pb.CommandAck) -> None:
         """The broker's answer is the worker's."""
-        if self.worker is None or self.ended:
+        if self.ended:
             return
-        refusal = too_many(len(command.message_id))  # a frame has room for a million, which are not looked at in a turn
-        if refusal is not None:
-            self._state.counters.acks_refused += 1
-            self._answer_ack(command, refusal)
-            return
-        wanted = [(_key_of(each), bits_of(each.ack_set) if each.ack_set else None) for each in command.message_id]
-        transaction = command.txnid_most_bits, command.txnid_least_bits
-        for key, unacked in wanted:
-            self._judge_ack(self.worker, key, unacked or 0)
 
         def answer(error: Exception | None) -> None:
             self._state.counters.acks_refused += error is not None
             self._answer_ack(command, error)
 
-        self._state.transactions.take(self.worker, transaction, wanted, answer)
+        worker, fault = self.worker, fault_of(len(command.message_id), joined=self.is_joined)
+        if worker is None or fault is not None:
+            answer(fault)
+            return
+        wanted = [(_key_of(each), bits_of(each.ack_set) if each.ack_set else None) for each in command.message_id]
+        for key, unacked in wanted:
+            self._judge_ack(worker, key, unacked or 0)
+        self._state.transactions.take(worker, (command.txnid_most_bits, command.txnid_least_bits), wanted, answer)
 
     def _acked(self, command: pb.CommandAck) -> None:
         """All of it was applied."""
