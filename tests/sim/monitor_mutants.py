@@ -59,7 +59,7 @@ MUTANTS: Final = (
     _mutant(
         "an ack in a transaction is not heard of",
         WORKERS,
-        "            self._judge_ack(self.worker, key, unacked or 0)\n",
+        "            self._judge_ack(worker, key, unacked or 0)\n",
         "            pass\n",
     ),
     Mutant(
