@@ -61,7 +61,7 @@ async def until(condition: Callable[[], object]) -> None:
 async def everything(host: str, port: int, sent: bytes) -> bytes:
     """All that is answered until the connection is closed from there.
 
-    Not by an end of ours: behind that the server may close before it has answered what came first.
+    The client does not end its side: behind that the server may close before it has answered what came first.
     """
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(sent)

@@ -26,6 +26,7 @@ PRODUCER: Final = "proxy/net/broker/producer.py"
 ELECTION: Final = "proxy/producers/election.py"
 TOPIC_ELECTION: Final = "proxy/net/election/election.py"
 BROKER_QUEUE: Final = "proxy/net/election/broker_queue.py"
+OWNERSHIP_CHANGES: Final = "proxy/net/session/ownership_changes.py"
 RIVALS: Final = "proxy/producers/rivals.py"
 LEASES: Final = "proxy/core/stream_leases.py"
 STREAMS_HERE: Final = "proxy/core/streams_here.py"
@@ -687,15 +688,15 @@ MUTANTS = (
     ),
     _mutant(
         "a producer fences though the broker stood still while it should have promoted",
-        "proxy/net/session/ownership_changes.py",
+        OWNERSHIP_CHANGES,
         "if taking.election.broker_queue.in_doubt:",
         "if False:",
         OWNERSHIP,
     ),
     _mutant(
         "a producer fences as soon as a broker that stood still has answered",
-        "proxy/net/session/ownership_changes.py",
-        "        if awake is not None:\n            Alarm(self._clock).set(AWAKE_S_MIN, awake)\n",
+        OWNERSHIP_CHANGES,
+        "        if awake is not None:\n            self._clock.call_later(AWAKE_S_MIN, awake)\n",
         "        if awake is not None:\n            awake()\n",
         OWNERSHIP,
     ),

@@ -161,7 +161,7 @@ def test_nothing_of_a_client_outlives_it(closes: bool) -> None:  # noqa: FBT001 
 
 @pytest.mark.parametrize("mode", [producer_rig.EXCLUSIVE, producer_rig.FENCE], ids=["exclusive", "fencing"])
 @pytest.mark.parametrize("closes", [True, False], ids=["closes-its-producer", "just-goes"])
-def test_nothing_of_a_client_that_took_a_topic_outlives_it(mode: int, closes: bool) -> None:  # noqa: FBT001 - likewise
+def test_nothing_of_a_client_that_took_a_topic_outlives_it(*, mode: int, closes: bool) -> None:
     """Each of its requests waits for its turn first."""
 
     async def test(bench: Bench) -> None:
@@ -182,7 +182,7 @@ def test_nothing_of_a_client_that_took_a_topic_outlives_it(mode: int, closes: bo
 
 
 @pytest.mark.parametrize("judged", [False, True], ids=["trusted", "judged"])
-def test_nothing_of_a_client_that_only_connects_outlives_it(judged: bool) -> None:  # noqa: FBT001 - likewise
+def test_nothing_of_a_client_that_only_connects_outlives_it(*, judged: bool) -> None:
     """As the probe of a load balancer, or a client that looks up."""
 
     async def test(bench: Bench) -> None:

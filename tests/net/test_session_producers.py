@@ -805,17 +805,22 @@ def test_who_fences_does_not_meet_the_promotion_of_one_that_was_asked_for_while_
     assert asked(c) == [("PRODUCER", 30)]
 
 
+def come_and_go(client: SessionRig, times: int) -> None:
+    """Wait at the broker and leave, so often: the broker keeps each in its queue."""
+    for request in range(20, 20 + 2 * times, 2):
+        client.client.deliver(want(request))
+        client.broker.deliver(not_ready(request))
+        client.client.deliver(close(request + 1))
+        client.broker.deliver(success(request + 1))
+
+
 def test_who_fences_does_not_meet_what_the_broker_promotes_for_nobody() -> None:
     """One that left while it waited has its turn all the same; each takes the broker some time."""
     rig = ProducerRig(3)
     a, b, c = rig.clients
     a.client.deliver(want(10, mode=EXCLUSIVE))
     a.broker.deliver(ready(10))
-    for request in (20, 22):
-        b.client.deliver(want(request))
-        b.broker.deliver(not_ready(request))
-        b.client.deliver(close(request + 1))
-        b.broker.deliver(success(request + 1))
+    come_and_go(b, 2)
     a.client.deliver(close(11))
     a.broker.deliver(success(11))
     c.client.deliver(want(30, mode=FENCE))
@@ -951,11 +956,7 @@ def test_who_fences_waits_for_no_more_of_those_that_left_than_for_the_first_200(
     a, b, c = rig.clients
     a.client.deliver(want(10, mode=EXCLUSIVE))
     a.broker.deliver(ready(10))
-    for request in range(20, 20 + 2 * (ABANDONED_MAX + 50), 2):
-        b.client.deliver(want(request))
-        b.broker.deliver(not_ready(request))
-        b.client.deliver(close(request + 1))
-        b.broker.deliver(success(request + 1))
+    come_and_go(b, ABANDONED_MAX + 50)
     a.client.deliver(close(11))
     a.broker.deliver(success(11))
     c.client.deliver(want(3_000, mode=FENCE))
@@ -972,11 +973,7 @@ def test_those_that_left_the_brokers_queue_are_counted_anew_after_each_owner() -
     a, b, c = rig.clients
     a.client.deliver(want(10, mode=EXCLUSIVE))
     a.broker.deliver(ready(10))
-    for request in (20, 22):
-        b.client.deliver(want(request))
-        b.broker.deliver(not_ready(request))
-        b.client.deliver(close(request + 1))
-        b.broker.deliver(success(request + 1))
+    come_and_go(b, 2)
     b.client.deliver(want(24))
     b.broker.deliver(not_ready(24))
     a.client.deliver(close(11))

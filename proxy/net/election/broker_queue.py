@@ -5,7 +5,7 @@ finds it gone and goes on with the next, whose epoch it writes 100 ms later if t
 that fences meanwhile gets the epoch after, and the late write sets the topic's epoch back: the same one is given once
 more (seen with 4.0.7 and 4.2.4). So where somebody waits at the broker, or has left while waiting, an owner's leaving
 counts as under way for some time after the broker has confirmed it. That is the broker's time: one that stood still
-meanwhile (a long collection) has promoted nobody. So before a producer fences that has waited for this time, the broker
+meanwhile (a long collection) has promoted none. So before a producer fences that has waited for this time, the broker
 has to answer a question, and gets a moment more.
 
 Source: `AbstractTopic.handleProducerRemoved`, `ServerCnx.handleCloseProducer`,

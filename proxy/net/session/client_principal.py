@@ -92,7 +92,6 @@ class Expiry:
     def stop(self) -> None:
         """Tell nothing any more. Idempotent."""
         self._timer.cancel()
-        self._expired = _nothing  # it was a method of the session that has this
 
     def _look(self) -> None:
         left_s = self._at_s - self._clock.time()
@@ -100,7 +99,3 @@ class Expiry:
             self._timer.set(min(left_s, LOOK_S), self._look)
         else:
             self._expired()
-
-
-def _nothing() -> None:
-    """Nobody is told."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.net.alarm import Alarm
 from proxy.net.election.broker_queue import AWAKE_S_MIN
 from proxy.net.election.statistics import ACCESS_MODES, TopicOwner
 from proxy.net.relay.requests import OWN_REQUESTS
@@ -89,12 +88,10 @@ class OwnershipChanges:
         `room` is the memory that was set aside for it, as for `close`, until it is passed on or given up.
         """
         taking = self._takings[body.producer_id] = _Taking(election, body, room)
-
         election.changes.begin(taking, lambda: self._begin(taking, body, frame), alone=True)
 
     def _begin(self, taking: _Taking, body: pb.CommandProducer, frame: bytes) -> None:
         if not self._is_wanted(taking, body):
-            self._give_room(taking)
             return
         if taking.election.broker_queue.in_doubt:
             self._ask_whether_awake(lambda: self._awake(taking, body, frame))
@@ -114,7 +111,7 @@ class OwnershipChanges:
         if self._relay.request(_T.CLOSE_PRODUCER, body, commands.close_producer(number, number)):
             self._questions[number] = awake
         else:  # without a connection
-            Alarm(self._clock).set(AWAKE_S_MIN, awake)
+            self._clock.call_later(AWAKE_S_MIN, awake)
 
     def _awake(self, taking: _Taking, body: pb.CommandProducer, frame: bytes) -> None:
         """What has begun meanwhile, by the broker itself, is waited for."""
@@ -179,7 +176,7 @@ class OwnershipChanges:
         """This close is over."""
         awake = self._questions.pop(body.request_id, None)
         if awake is not None:
-            Alarm(self._clock).set(AWAKE_S_MIN, awake)
+            self._clock.call_later(AWAKE_S_MIN, awake)
             return
         closing = self._closing.pop(body.request_id, None)
         if closing is not None:
@@ -201,14 +198,14 @@ class OwnershipChanges:
 
     def broker_lost(self, to_close: ProducersToClose) -> None:
         """Running changes and the gateway's own closes are lost; waiting changes keep their turn."""
-        questions, self._questions = self._questions, {}
+        for awake in self._questions.values():
+            self._clock.call_later(AWAKE_S_MIN, awake)
+        self._questions.clear()
         self._lose(
             [producer_id for producer_id, each in self._takings.items() if each.begun],
             [request_id for request_id, each in self._closing.items() if each.begun or request_id > OWN_REQUESTS],
             to_close,
         )
-        for awake in questions.values():
-            Alarm(self._clock).set(AWAKE_S_MIN, awake)
 
     # ---- the end
 

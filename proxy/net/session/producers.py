@@ -27,7 +27,7 @@ from proxy.net.session.permission import OwnTopic, UnjudgedProducer
 from proxy.net.session.waiting_producer import WaitingProducer
 from proxy.producers.election import Stage
 from proxy.producers.request import queue_priority
-from proxy.wire import commands, frames
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
 from proxy.wire.topic_names import persistent_topic
@@ -151,7 +151,7 @@ class SessionProducers:
         """Close a producer at the broker."""
         body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=self._relay.own_id())
         producer.closing_ids.add(body.request_id)
-        frame = frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body))
+        frame = commands.close_producer(producer.producer_id, body.request_id)
         self._ownership_changes.close(producer.election, body, frame)
 
     # ---- from the broker

@@ -353,6 +353,7 @@ class ClientSession:
         self._timer.cancel()
         if self._expiry is not None:
             self._expiry.stop()
+            self._expiry = None  # which has a method of this
         self._incoming.end()
         if self._transport is not None:
             if wire_code is not None:
