@@ -44,16 +44,18 @@ def single_sticky_key(single: SingleMessageMetadata, metadata: MessageMetadata) 
     return keyless(metadata, single.sequence_id if single.HasField("sequence_id") else metadata.sequence_id)
 
 
-def walk_batch(payload: bytes, count: int) -> Iterator[tuple[SingleMessageMetadata, int, int]]:
+def walk_batch(
+    payload: bytes, count: int, first: int = 0, start: int = 0
+) -> Iterator[tuple[SingleMessageMetadata, int, int]]:
     """Metadata, and start and end of the payload, of each of the `count` messages of an uncompressed batch payload.
 
-    One at a time, for batches that are not split at once. Raises BatchError, but only where the
-    fault is: where a message cannot be read, or behind the last if they do not fill the payload.
+    One at a time, for batches that are not split at once, from message `first` on, which begins at byte `start`.
+    Raises BatchError, but only where the fault is: where a message cannot be read, or behind the last if they do not
+    fill the payload.
     """
     if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
         raise miscounted(payload, count)
-    start = 0
-    for _ in range(count):
+    for _ in range(first, count):
         metadata, end = single_at(payload, start)
         yield metadata, end - metadata.payload_size, end
         start = end

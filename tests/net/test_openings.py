@@ -7,7 +7,7 @@ import pytest
 from proxy.net.subscription.openings import OpeningLimits, Openings
 from tests.net.fakes import FakeBackground, FakeClock
 
-LIMITS = OpeningLimits(share_cost=10, turn_cost=25, at_once=2)
+LIMITS = OpeningLimits(share_cost=10, turn_cost=25, at_once=2, kept_bytes=100)
 
 
 class Opener:
@@ -94,6 +94,34 @@ def test_payloads_in_the_background_are_bounded_and_counted() -> None:
     wishes[2].release()
     assert sum(held) == 0
     assert [wish._errand is not None for wish in wishes] == [True, True, True, False]
+
+
+def test_what_waits_for_its_client_gives_its_place_to_others() -> None:
+    """Its bytes count on; of all that wait so the oldest go when they are too many."""
+    _, _, openings, _ = scene()
+    held: list[int] = []
+    openings.account = held.append
+    dropped: list[int] = []
+    wishes = [openings.open_in_background(size, lambda: b"", lambda _: None) for size in (40, 30, 50, 60)]
+
+    def keep(number: int) -> None:
+        def drop() -> None:
+            dropped.append(number)
+            wishes[number].release()
+
+        wishes[number].keep(drop)
+
+    for number in (0, 1):
+        keep(number)
+        keep(number)
+    assert (dropped, sum(held)) == ([], 180)
+    assert all(wish._errand is not None for wish in wishes)
+    keep(2)
+    assert (dropped, sum(held)) == ([0], 140)
+    keep(3)
+    assert (dropped, sum(held)) == ([0, 1, 2], 60)
+    wishes[3].release()
+    assert (openings._kept, openings._kept_bytes, sum(held)) == ({}, 0, 0)
 
 
 def test_work_that_fails_is_told_as_a_result() -> None:

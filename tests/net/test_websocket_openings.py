@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.net.subscription.openings import OpeningLimits
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress
 from proxy.wire.metadata import build_tail
@@ -45,6 +46,54 @@ def test_a_batch_that_opens_to_much_is_delivered_message_by_message() -> None:
     assert rig.got() == []
     rig.background.carry_out()
     assert rig.got() == [(id_of(0, 0, 2), b"a"), (id_of(0, 1, 2), LARGE)]
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 64 << 20])
+def test_clients_without_room_keep_no_others_from_opening(kept_bytes: int) -> None:
+    """Each has a large message, works on it for hours, and has more of that batch here; so does the next client."""
+    first = WebsocketRig(outstanding_max=1, limits=OpeningLimits(kept_bytes=kept_bytes))
+    rigs = [first, *(WebsocketRig(outstanding_max=1, beside=first) for _ in range(3))]
+    openings = first.openings
+    payload = member(b"a") + member(LARGE) + member(b"c")
+    for rig in rigs:
+        rig.join().deliver(0, bomb(payload, num_messages_in_batch=3))
+        assert rig.got() == [(id_of(0, 0, 3), b"a")]
+    assert len(openings._kept) == (4 if kept_bytes else 0)
+    assert not openings._under_way
+    for rig in rigs:
+        rig.ack(id_of(0, 0, 3))
+        assert rig.got() == [(id_of(0, 1, 3), LARGE)]
+        rig.ack(id_of(0, 1, 3))
+        assert rig.got() == [(id_of(0, 2, 3), b"c")]
+        rig.worker.closed("gone")
+    assert (openings._kept, openings._under_way) == ({}, set())
+
+
+def test_an_entry_is_opened_when_there_is_room_for_its_messages() -> None:
+    """Not before: it would be dropped again."""
+    rig = WebsocketRig(outstanding_max=1).join(2)
+    rig.background.held = True
+    rig.deliver(0, single(b"0"), 0)
+    rig.deliver(1, bomb(), 1)
+    assert not rig.background.errands
+    rig.ack(id_of(0, partition=0))
+    rig.background.carry_out()
+    assert [payload for _, payload in rig.got()] == [b"0", LARGE]
+
+
+def test_a_dropped_batch_is_read_on_behind_what_was_delivered() -> None:
+    """Also where messages of it are acknowledged already, or its end cannot be read."""
+    rig = WebsocketRig(outstanding_max=1, limits=OpeningLimits(kept_bytes=0)).join()
+    payload = member(b"a") + member(LARGE) + member(b"c") + member(b"d") + b"?"
+    rig.deliver(0, bomb(payload, num_messages_in_batch=4), ack_set=[0b1101])
+    assert rig.got() == [(id_of(0, 0, 4), b"a")]
+    for last, following, body in ((0, 2, b"c"), (2, 3, b"d")):
+        rig.ack(id_of(0, last, 4))
+        assert rig.got() == [(id_of(0, following, 4), body)]
+    rig.take_acks()
+    rig.ack(id_of(0, 3, 4))
+    assert pb.CommandAck.BatchDeSerializeError in [ack.validation_error for ack in rig.take_acks()]
+    assert not rig.openings._under_way
 
 
 def test_a_lie_that_shows_beside_the_loop_is_acknowledged_away_like_any_other() -> None:

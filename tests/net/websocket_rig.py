@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from proxy.net.subscription.acks import bits_of
-from proxy.net.subscription.openings import Openings
+from proxy.net.subscription.openings import OpeningLimits, Openings
 from proxy.net.websocket.message_position import WHOLE, MessagePosition
 from proxy.net.websocket.sockets import WorkerSockets
 from proxy.socket_request import SocketRequest
@@ -227,9 +227,19 @@ class FakeSession:
 class WebsocketRig:
     """One worker and all its fakes."""
 
-    def __init__(self, *, closed_because: str | None = None, **wishes: Any) -> None:
-        """Stand where the pipe is open and CONNECT was sent; `wishes` are fields of the request."""
-        self.clock = FakeClock()
+    def __init__(
+        self,
+        *,
+        closed_because: str | None = None,
+        limits: OpeningLimits | None = None,
+        beside: WebsocketRig | None = None,
+        **wishes: Any,
+    ) -> None:
+        """Stand where the pipe is open and CONNECT was sent; `wishes` are fields of the request.
+
+        `beside` is another worker of the same gateway.
+        """
+        self.clock: FakeClock = FakeClock() if beside is None else beside.clock
         self.socket = FakeSocket()
         self.session = FakeSession()
         self.more: list[FakeSession] = []
@@ -243,8 +253,9 @@ class WebsocketRig:
             "nack_delay_s": 10.0,
         }
         self.request = SocketRequest(**(values | wishes))
-        self.background = FakeBackground(self.clock)
-        openings = self.openings = Openings(self.clock, self.background)
+        self.background: FakeBackground = FakeBackground(self.clock) if beside is None else beside.background
+        self.openings: Openings = Openings(self.clock, self.background, limits) if beside is None else beside.openings
+        openings = self.openings
         sockets = WorkerSockets(self._admit, lambda: closed_because, self.clock, openings, lambda _, key: len(key))
         self.worker = sockets.open(self.request, self.socket)
         self.clock.settle()

@@ -3,8 +3,9 @@
 Problem: a batch is opened to find the owners of its messages, and a few kilobytes from any producer may decompress to
 many megabytes, or contain thousands of messages. All of it at once would block the event loop for other messages, pings
 and health checks. Rule: one turn opens no more than `OpeningLimits`, for one consumer and for all together; payloads
-that decompress to more than `inline_bytes` are decompressed in the background, at most `at_once` of them exist at a
-time, and their bytes count in the gateway's memory.
+that decompress to more than `inline_bytes` are decompressed in the background, `at_once` of them at a time, and their
+bytes count in the gateway's memory. One that waits for its client, which may take hours, gives its place to the next
+and is kept beside; of these the oldest are dropped when they have more than `kept_bytes`, and opened again later.
 
 Other work waits in a queue; each turn continues after the previous one, so a consumer with a thousand batches delays
 the others by one turn only. Counted in messages instead of measured in seconds, so that the same entries always take
@@ -45,6 +46,8 @@ class OpeningLimits:
     """Of all consumers in one turn, likewise."""
     at_once: int = 2
     """Payloads that are opened in the background, or were and are still being looked at."""
+    kept_bytes: int = 64 << 20
+    """Of all payloads that were opened in the background and wait for their clients."""
 
 
 class Opener(Protocol):
@@ -75,6 +78,13 @@ class BackgroundOpening:
         """There is room for it."""
         self._errand = self._begin()
 
+    def keep(self, drop: Callable[[], None]) -> None:
+        """The caller waits for its client, and has the payload until it releases it; once more changes nothing.
+
+        `drop` is called when too much is kept, and releases it.
+        """
+        self._openings.kept(self, drop)
+
     def release(self) -> None:
         """The caller is done with it, or no longer wants it. To be called once."""
         if self._errand is not None:
@@ -98,6 +108,9 @@ class Openings:
         self._turn_due = False
         self._wanted: deque[BackgroundOpening] = deque()
         self._under_way: set[BackgroundOpening] = set()
+        self._kept: dict[BackgroundOpening, Callable[[], None]] = {}
+        """How to drop each, the oldest first."""
+        self._kept_bytes = 0
 
     def spend(self, opener: Opener, cost: int) -> bool:
         """Whether it may open something of that cost in this turn: True means that it does."""
@@ -140,12 +153,27 @@ class Openings:
         self._begin_more()
         return wish
 
+    def kept(self, wish: BackgroundOpening, drop: Callable[[], None]) -> None:
+        """As `BackgroundOpening.keep` says."""
+        if wish in self._kept:
+            return
+        self._under_way.remove(wish)
+        self._kept[wish] = drop
+        self._kept_bytes += wish.size
+        while self._kept_bytes > self.limits.kept_bytes:
+            drop_oldest = next(iter(self._kept.values()))
+            drop_oldest()
+        self._begin_more()
+
     def released(self, wish: BackgroundOpening) -> None:
         """As `BackgroundOpening.release` says."""
         if wish in self._under_way:
             self._under_way.remove(wish)
             self.account(-wish.size)
             self._begin_more()
+        elif self._kept.pop(wish, None) is not None:
+            self._kept_bytes -= wish.size
+            self.account(-wish.size)
         else:
             self._wanted.remove(wish)
 

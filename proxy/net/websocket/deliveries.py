@@ -1,13 +1,14 @@
 """Opens entries and delivers their messages to the client, a few in each turn of the event loop.
 
-Opening entries and writing messages takes time, so received entries are queued first. One entry is open at a time, and
-its messages are read one by one as there is room for them.
+Opening entries and writing messages takes time, so received entries are queued first. One entry is open at a time, once
+there is room for its messages, which are read one by one. A large one may be dropped while the client has no room (see
+`openings`); then it is opened again, and read on from where it was.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from proxy.net.websocket.in_flight import EntryKey, entry_key
 from proxy.net.websocket.link import CloseCode
 from proxy.net.websocket.message_position import WHOLE, MessagePosition
 from proxy.net.websocket.opening import (
+    Reading,
     TooLargeError,
     UnreadableError,
     open_entry,
@@ -50,21 +52,31 @@ BYTES_PER_TURN: Final = 256 << 10
 
 
 @dataclass(slots=True)
-class _Opened:
+class _InDelivery:
     """An entry with messages to deliver."""
 
     consumer_id: int
     entry: Entry
     chunks: tuple[MessagePosition, ...]
     """The positions of a chunked message's chunks except the last."""
-    messages: Iterator[SocketMessage | MessagePosition] | None
-    """None while the entry is decompressed in the background."""
+    payload: bytes
+    """As it came, of all chunks if it has some."""
     permits_left: int
     """Permits of messages that have not been delivered."""
+    messages: Iterator[SocketMessage | MessagePosition] | None = None
+    """None while it is not open."""
+    reading: Reading = field(default_factory=Reading)
     touched: bool = False
     """Whether any message has been delivered."""
     in_background: BackgroundOpening | None = None
-    """Its share of the gateway's memory for payloads that were decompressed in the background."""
+    """Its share of the gateway's memory for payloads that are decompressed in the background."""
+
+    def drop(self) -> None:
+        """It is open no more."""
+        self.messages = None
+        if self.in_background is not None:
+            self.in_background.release()
+            self.in_background = None
 
 
 class Deliveries:
@@ -97,7 +109,7 @@ class Deliveries:
         """By consumer, how what was sent in its epoch can be told from what was sent before it."""
         self._chunks = Chunks(clock, self._discard_chunks)
         self._frames: deque[bytes] = deque()
-        self._current: _Opened | None = None
+        self._current: _InDelivery | None = None
         self._held_back_told = False
         self._due = False
 
@@ -146,9 +158,16 @@ class Deliveries:
     # ---- turns
 
     @property
-    def _may_deliver(self) -> bool:
-        opened = self._current is None or self._current.messages is not None
-        return opened and self._permits.room > 0 and self._pipe.writable
+    def _may_go_on(self) -> bool:
+        current = self._current
+        if current is None:
+            return bool(self._frames)
+        opening = current.messages is None and current.in_background is not None
+        return self._has_room and not opening
+
+    @property
+    def _has_room(self) -> bool:
+        return self._permits.room > 0 and self._pipe.writable
 
     def _turn(self) -> None:
         self._due = False
@@ -162,30 +181,32 @@ class Deliveries:
 
     def _work(self) -> None:
         steps, left_bytes = STEPS_PER_TURN, BYTES_PER_TURN
-        while self._topics and steps and left_bytes > 0:
-            if self._current is None:
-                if not self._frames:
-                    break
-                steps -= 1
-                left_bytes -= self._open(self._frames.popleft())
-            elif not self._may_deliver:
-                break
-            else:
-                steps -= 1
-                left_bytes -= self._next_of(self._current)
+        while self._topics and steps and left_bytes > 0 and self._may_go_on:
+            steps -= 1
+            left_bytes -= self._step()
         if not self._topics:
             return
         for consumer_id, permits in self._permits.to_grant():
             self._pipe.send(commands.flow(consumer_id, permits))
-        if (self._frames and self._current is None) or (self._current is not None and self._may_deliver):
+        if self._may_go_on:
             self.soon()
+        elif self._current is not None and self._current.messages is not None and self._current.in_background:
+            self._current.in_background.keep(self._current.drop)
 
-    def _next_of(self, current: _Opened) -> int:
+    def _step(self) -> int:
+        """Returns the approximate number of bytes that were decompressed or delivered on the event loop."""
+        if self._current is None:
+            self._read(self._frames.popleft())
+            return 0
+        if self._current.messages is None:
+            return self._open(self._current)
+        return self._next_of(self._current, self._current.messages)
+
+    def _next_of(self, current: _InDelivery, messages: Iterator[SocketMessage | MessagePosition]) -> int:
         """Deliver an entry's next message, or finish the entry; returns the approximate number of bytes."""
         consumer_id = current.consumer_id
-        assert current.messages is not None
         try:
-            message = next(current.messages, None)
+            message = next(messages, None)
         except UnreadableError as error:
             self._unreadable(current, error)
             return 0
@@ -205,10 +226,10 @@ class Deliveries:
         if current is not None:
             self._permits.used(current.consumer_id, current.permits_left)
 
-    def _forget_current(self) -> _Opened | None:
+    def _forget_current(self) -> _InDelivery | None:
         current, self._current = self._current, None
-        if current is not None and current.in_background is not None:
-            current.in_background.release()
+        if current is not None:
+            current.drop()
         return current
 
     def _permits_of(self, head: MessageHead) -> int:
@@ -219,20 +240,20 @@ class Deliveries:
 
     # ---- entries
 
-    def _open(self, frame: bytes) -> int:
-        """Start an entry; returns the number of bytes decompressed on the event loop."""
+    def _read(self, frame: bytes) -> None:
+        """Start an entry, if it is to be delivered."""
         head = parse_message(frame)
         consumer_id = head.consumer_id
         if not head.extras.message.endswith(self._marks[consumer_id]):
             self._permits.used(consumer_id, self._permits_of(head))
-            return 0
+            return
         try:
             entry = read_entry(head, *self._topics[consumer_id])
         except UnreadableError as error:
             self._permits.used(consumer_id, 1)
             position = MessagePosition(self._topics[consumer_id][1], head.ledger, head.entry, WHOLE, 0)
             self._discard(consumer_id, [position], str(error), error.why)
-            return 0
+            return
         chunks: tuple[MessagePosition, ...] = ()
         payload: bytes | None = entry.payload
         if entry.encrypted and self._request.encrypted != "CONSUME":
@@ -243,35 +264,34 @@ class Deliveries:
             payload, chunks = (None, ()) if whole is None else whole
         if payload is None:
             self._permits.used(consumer_id, entry.messages)
-            return 0
-        self._current = _Opened(consumer_id, entry, chunks, None, entry.messages)
-        return self._decompress(self._current, payload)
+        else:
+            self._current = _InDelivery(consumer_id, entry, chunks, payload, entry.messages)
 
-    def _decompress(self, current: _Opened, payload: bytes) -> int:
+    def _open(self, current: _InDelivery) -> int:
         """At once, or in the background if the result is large, so that the event loop is not blocked."""
-        entry = current.entry
+        entry, payload = current.entry, current.payload
         size = opened_bytes(entry)
         if size > self._openings.limits.inline_bytes:
             work = partial(plain_payload, entry, payload)
             current.in_background = self._openings.open_in_background(size, work, partial(self._decompressed, current))
             return 0
         try:
-            current.messages = open_entry(entry, plain_payload(entry, payload))
+            current.messages = open_entry(entry, plain_payload(entry, payload), current.reading)
         except UnreadableError as error:
             self._unreadable(current, error)
         return size
 
-    def _decompressed(self, current: _Opened, result: bytes | Exception) -> None:
+    def _decompressed(self, current: _InDelivery, result: bytes | Exception) -> None:
         if isinstance(result, UnreadableError):
             self._unreadable(current, result)
         elif isinstance(result, Exception):
             log.error("websocket failed", peer=self._request.peer, exc_info=result)
             self._failed(CloseCode.INTERNAL, "internal error; see the gateway's log")
         else:
-            current.messages = open_entry(current.entry, result)
+            current.messages = open_entry(current.entry, result, current.reading)
         self.soon()
 
-    def _unreadable(self, current: _Opened, error: UnreadableError) -> None:
+    def _unreadable(self, current: _InDelivery, error: UnreadableError) -> None:
         self._discard(current.consumer_id, (*current.chunks, current.entry.position), str(error), error.why)
         self._close_current()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
@@ -55,6 +56,15 @@ class Entry(NamedTuple):
         return MessagePosition(self.partition, self.head.ledger, self.head.entry, WHOLE, 0)
 
 
+@dataclass(slots=True)
+class Reading:
+    """How far an entry was read; it may be opened more than once."""
+
+    messages: int = 0
+    bytes: int = 0
+    """Of the plain payload, where these messages are a batch's."""
+
+
 class UnreadableError(Exception):
     """An entry that no client could read; `why` is the validation error with which Pulsar's clients acknowledge it."""
 
@@ -103,22 +113,27 @@ def plain_payload(entry: Entry, payload: bytes) -> bytes:
         raise UnreadableError(str(error), pb.CommandAck.DecompressionError) from error
 
 
-def open_entry(entry: Entry, plain: bytes) -> Iterator[SocketMessage | MessagePosition]:
-    """Each unacknowledged message of an entry, one by one on demand.
+def open_entry(entry: Entry, plain: bytes, reading: Reading) -> Iterator[SocketMessage | MessagePosition]:
+    """Each unacknowledged message of an entry, one by one on demand, behind those that `reading` has, and counts them.
 
     `plain` is its plain payload. A message that was compacted away has only its position. Raises `UnreadableError`,
     possibly after messages that could be read.
     """
     metadata = entry.metadata
-    if entry.encrypted:
-        yield _whole(entry, plain, _encryption(metadata))
-        return
-    if not metadata.HasField("num_messages_in_batch") or entry.metadata.num_chunks_from_msg > 1:
-        yield _whole(entry, b"" if metadata.null_value else plain, None)
-        return
+    if metadata.HasField("num_messages_in_batch") and not entry.encrypted and not entry.chunk:
+        yield from _singles(entry, plain, reading)
+    elif not reading.messages:
+        reading.messages = 1
+        payload = b"" if metadata.null_value and not entry.encrypted else plain
+        yield _whole(entry, payload, _encryption(metadata) if entry.encrypted else None)
+
+
+def _singles(entry: Entry, plain: bytes, reading: Reading) -> Iterator[SocketMessage | MessagePosition]:
+    """The messages of a batch."""
     unacknowledged = _unacknowledged(entry.head.ack_set)
     try:
-        for index, (own, start, end) in enumerate(walk_batch(plain, metadata.num_messages_in_batch)):
+        for own, start, end in walk_batch(plain, entry.metadata.num_messages_in_batch, reading.messages, reading.bytes):
+            index, reading.messages, reading.bytes = reading.messages, reading.messages + 1, end
             if not unacknowledged(index):
                 continue
             single = _single(entry, index, own, plain[start:end])
