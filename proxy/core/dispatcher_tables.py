@@ -194,7 +194,7 @@ class DispatcherTables:
         return len(self.draining) + self.draining_cleared_total
 
     def free_permits(self) -> int:
-        """Messages that the workers would take at once."""
+        """Messages that the workers would take at once. Walks all workers."""
         return sum(worker.permits for worker in self.workers.values() if worker.open and worker.permits > 0)
 
     def _lacks(self, part: Part) -> bool:

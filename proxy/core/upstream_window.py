@@ -21,9 +21,12 @@ may fall below zero; it counts the same way here. What is owed so is part of the
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.entry import PART_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MESSAGES_MAX: Final = 50_000
 """Most messages ever granted ahead; the broker's own limit of unacknowledged messages per consumer is as high."""
@@ -85,13 +88,15 @@ class UpstreamWindow:
         self,
         *,
         workers: int,
-        free_permits: int,
+        free_permits: Callable[[], int],
         waiting_messages: int,
         bytes_held: int,
         shares: int = 1,
         asked_messages: int = 0,
     ) -> int:
         """Permits to grant now, 0 for none; they count as outstanding from here on.
+
+        `free_permits`, which looks at all workers, is called only if it matters.
 
         `asked_messages` are on their way even without room for them: the broker was asked for them again (`spill`), or
         may send them again after a transaction.
@@ -101,33 +106,34 @@ class UpstreamWindow:
         """
         if not workers:
             return 0
-        window = min(
-            free_permits
-            + look_ahead_messages(workers, self.look_ahead_per_worker, self.look_ahead_total)
-            - waiting_messages,
-            MESSAGES_MAX,
-        )
-        spent = False
-        if not self._mean_bytes:
-            window = min(window, FIRST_GRANT_MESSAGES)
-        else:
-            left = self.budget_bytes - bytes_held - waiting_messages * PART_BYTES
-            affordable = int(left / self._mean_bytes)
-            if not bytes_held:
-                affordable = max(affordable, 1)  # or a message larger than the budget would be the last to be read
-            if affordable < window:
-                window, spent = affordable, True
-        if window > 0 and shares > 1:
-            window = max(window // shares, 1)
-        if asked_messages:
-            window = max(window, asked_messages)
+        affordable = self._affordable(waiting_messages, bytes_held)
+        most = max(_part_of(min(affordable, MESSAGES_MAX), shares), asked_messages)
+        if self.outstanding < most < 2 * self.outstanding:
+            return 0  # more than half of it is on its way, whatever the workers would take
+        look_ahead = look_ahead_messages(workers, self.look_ahead_per_worker, self.look_ahead_total)
+        wanted = min(free_permits() + look_ahead - waiting_messages, MESSAGES_MAX)
+        window = max(_part_of(min(affordable, wanted), shares), asked_messages)
         # Where nothing may come no debt is paid either: those permits would let the broker send nothing.
         if window <= max(self.outstanding, 0):
-            self.budget_stops += spent
+            self.budget_stops += affordable < wanted and self._mean_bytes > 0
+            return 0
+        # Half the window at a time: a FLOW for every message would cost more than the messages.
+        if window < 2 * self.outstanding:
             return 0
         room = window - self.outstanding
-        # Half the window at a time: a FLOW for every message would cost more than the messages.
-        if self.outstanding > 0 and room * 2 < window:
-            return 0
         self.outstanding += room
         return room
+
+    def _affordable(self, waiting_messages: int, bytes_held: int) -> int:
+        """Messages that the bytes left hold."""
+        if not self._mean_bytes:
+            return FIRST_GRANT_MESSAGES
+        left = self.budget_bytes - bytes_held - waiting_messages * PART_BYTES
+        affordable = int(left / self._mean_bytes)
+        # At least one where nothing is held: a message larger than the budget would be the last to be read.
+        return affordable if bytes_held else max(affordable, 1)
+
+
+def _part_of(window: int, shares: int) -> int:
+    """One of so many equal parts, and at least one message of what has any."""
+    return max(window // shares, 1) if window > 0 else window

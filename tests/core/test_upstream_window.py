@@ -20,7 +20,7 @@ def grant(
     upstream: UpstreamWindow, *, workers: int = 1, free: int = 1_000, waiting: int = 0, bytes_held: int = 0
 ) -> int:
     """What is granted in this state."""
-    return upstream.grant(workers=workers, free_permits=free, waiting_messages=waiting, bytes_held=bytes_held)
+    return upstream.grant(workers=workers, free_permits=lambda: free, waiting_messages=waiting, bytes_held=bytes_held)
 
 
 def known(**bounds: int) -> UpstreamWindow:
@@ -77,6 +77,24 @@ def test_small_refills_are_saved_up() -> None:
     assert grant(upstream) == 0
     upstream.received(100, 10_000)
     assert grant(upstream) == 1_000
+
+
+def test_the_workers_are_looked_at_only_where_that_matters() -> None:
+    """While more than half of all that may ever be on its way is, what they would take decides nothing."""
+    asked: list[int] = []
+
+    def free() -> int:
+        asked.append(upstream.outstanding)
+        return MESSAGES_MAX
+
+    upstream = known(budget_bytes=1 << 40)
+    granted = 0
+    for _ in range(10 * MESSAGES_MAX // 100):
+        granted += upstream.grant(workers=400, free_permits=free, waiting_messages=0, bytes_held=0)
+        upstream.received(100, 10_000)
+    assert asked == [0] + [MESSAGES_MAX // 2] * (len(asked) - 1)
+    assert len(asked) == 20
+    assert granted == 10 * MESSAGES_MAX + MESSAGES_MAX // 2
 
 
 def test_a_starving_worker_is_never_refused_for_saving() -> None:
@@ -169,8 +187,8 @@ def test_it_never_grants_beyond_any_bound(steps: list[tuple[int, int, int, int]]
 def test_a_message_larger_than_the_budget_is_read_alone() -> None:
     """An operator may have lowered the budget; without a grant no smaller message would ever come."""
     window = UpstreamWindow(budget_bytes=1_000, look_ahead_per_worker=10, look_ahead_total=10)
-    window.grant(workers=1, free_permits=0, waiting_messages=0, bytes_held=0)
+    window.grant(workers=1, free_permits=lambda: 0, waiting_messages=0, bytes_held=0)
     window.received(1, 5_000)
     window.reconnected()
-    assert window.grant(workers=1, free_permits=0, waiting_messages=0, bytes_held=0) == 1
-    assert window.grant(workers=1, free_permits=0, waiting_messages=1, bytes_held=5_000) == 0
+    assert window.grant(workers=1, free_permits=lambda: 0, waiting_messages=0, bytes_held=0) == 1
+    assert window.grant(workers=1, free_permits=lambda: 0, waiting_messages=1, bytes_held=5_000) == 0

@@ -368,16 +368,16 @@ class Subscription:
         if dispatcher.paused or self.services.reading_stopped or self.takeover.waits:
             return
         if self._whole is not None:
-            self._grant_to(self._whole, dispatcher.free_permits(), bytes_held, 1)
+            self._grant_to(self._whole, dispatcher.free_permits, bytes_held, 1)
             return
         # Those that are on their way back have theirs: after a loss of all, the first would take everything else, and
         # what a broker was granted cannot be taken back.
         shares, free_permits = len(self.consumers), dispatcher.free_permits()
         for consumer in self.consumers:
             if consumer.fetching:
-                self._grant_to(consumer, free_permits, bytes_held, shares)
+                self._grant_to(consumer, lambda: free_permits, bytes_held, shares)
 
-    def _grant_to(self, consumer: UpstreamConsumer, free_permits: int, bytes_held: int, shares: int) -> None:
+    def _grant_to(self, consumer: UpstreamConsumer, free: Callable[[], int], bytes_held: int, shares: int) -> None:
         if consumer.upstream.link is None or consumer.waits_for_cursor:
             return
         dispatcher = self._dispatcher
@@ -388,7 +388,7 @@ class Subscription:
         asked = spill.asked_messages and (0 if consumer.receiving.queue.entries else spill.asked_messages)
         permits = consumer.window.grant(
             workers=len(dispatcher.workers),
-            free_permits=free_permits,
+            free_permits=free,
             waiting_messages=dispatcher.waiting_messages - spill.messages + self.consumers.queued_messages,
             bytes_held=bytes_held,
             shares=shares,
