@@ -151,8 +151,17 @@ class WorkerLink(Protocol):
     def writable(self) -> bool:
         """False while the client leaves its socket unread."""
 
+    def subscribed(self) -> None:
+        """Answer its SUBSCRIBE with Success, once."""
+
+    def refuse(self, error: Exception) -> None:
+        """Answer its SUBSCRIBE with this error instead; the consumer has ended then, as after `forget`.
+
+        If the error is `OwnedElsewhere` the replica may answer that owns the subscription.
+        """
+
     def send(self, frame: bytes) -> None:
-        """Queue a whole frame, or an ordered piece of one, to the client."""
+        """Queue a whole frame, or an ordered piece of one, to the client: all but the answer to its SUBSCRIBE."""
 
     def limit(self, seconds: float) -> None:
         """As `Transport.limit`, for what is sent in this turn."""
@@ -167,12 +176,6 @@ class WorkerLink(Protocol):
         """Ask the client for a sign of life, which `alive` is called with, perhaps at once.
 
         Without one its connection is given up within seconds, and the port hears that (`lost`).
-        """
-
-    def lead_on(self) -> bool:
-        """Instead of an answer to its SUBSCRIBE and `forget`: let the replica answer that owns the subscription.
-
-        False where no SUBSCRIBE can be led, which is answered by the caller then.
         """
 
 
@@ -246,7 +249,7 @@ class SubscriptionDirectory(Protocol):
     """All Key_Shared subscriptions of this gateway."""
 
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
-        """A client's SUBSCRIBE of type Key_Shared; Success or Error reaches it through the link."""
+        """A client's SUBSCRIBE of type Key_Shared; the link is told whether it joins."""
 
     def transaction_ended(self, transaction: tuple[int, int], *, committed: bool) -> None:
         """The coordinator has ended a transaction, at every topic; by its most and least significant bits."""

@@ -429,10 +429,10 @@ MUTANTS = (
     ),
     _mutant(
         "a worker that waits at a former owner is refused",
-        "proxy/net/subscription/refusals.py",
-        "    if not (isinstance(error, OwnedElsewhere) and link.lead_on()):\n",
-        "    if True:\n",
-        "tests/net/test_subscription_owned.py",
+        "proxy/net/session/workers.py",
+        "        if lead_on is not None:\n",
+        "        if False:\n",
+        "tests/net/test_owner_legs.py",
     ),
     _mutant(
         "an owner goes on with what it was given beside a dead one",

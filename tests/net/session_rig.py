@@ -239,7 +239,7 @@ class SessionRig:
         """Let a Key_Shared consumer join and be answered."""
         self.client.deliver(subscribe(consumer_id, request_id))
         port = self.directory.workers[-1]
-        port.link.send(success(request_id))
+        port.link.subscribed()
         assert [command.type for command in self.to_client()] == [T.SUCCESS]
         return port
 

@@ -220,7 +220,7 @@ class Checker:
         client.asked.remove(body.request_id)
         if command.type == T.SUCCESS and body.request_id in client.unsubscribes:
             self._end(client)
-        if body.request_id == client.worker.consumer_id + 1_000:
+        if body.request_id == client.worker.request_id:
             client.joined = command.type == T.SUCCESS
             if not client.joined:
                 self._end(client)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from proxy.core.steps import finished
 from proxy.core.sticky_key import murmur31
+from proxy.errors import OwnedElsewhere
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
+from proxy.net.subscription.refusals import error_frame
 from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.net.subscription.subscription import Subscription
 from proxy.views.subscriptions import SubscriptionsStatistics, subscriptions_statistics_steps
-from proxy.wire import frames
+from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import decompress
 from proxy.wire.messages import parse_message
@@ -56,6 +58,8 @@ class Worker:
     def __init__(self, rig: SubscriptionRig, consumer_id: int) -> None:
         self._rig = rig
         self.consumer_id = consumer_id
+        self.request_id = consumer_id + 1_000
+        """Of its SUBSCRIBE."""
         self.peer = f"192.0.2.7:{40_000 + consumer_id}"
         self.client_version = "Pulsar-CPP-v3.7.0"
         self.accepts_broker_entry_metadata = False
@@ -80,6 +84,18 @@ class Worker:
         self.port: WorkerPort
 
     # ports.WorkerLink
+
+    def subscribed(self) -> None:
+        """As the port says."""
+        self.send(commands.success(self.request_id))
+
+    def refuse(self, error: Exception) -> None:
+        """As the port says."""
+        assert not self.gone
+        self.led_on = self.leads_on and isinstance(error, OwnedElsewhere)
+        if not self.led_on:
+            self.send(error_frame(self.request_id, error))
+            self.forgotten = True
 
     def send(self, frame: bytes) -> None:
         """As the port says."""
@@ -113,12 +129,6 @@ class Worker:
             self.asked_for_life.append(alive)
         else:
             alive()
-
-    def lead_on(self) -> bool:
-        """As the port says."""
-        assert not self.gone
-        self.led_on = self.leads_on
-        return self.leads_on
 
     # what its client sees
 
@@ -330,7 +340,7 @@ class SubscriptionRig:
         command = pb.CommandSubscribe(
             subType=pb.CommandSubscribe.Key_Shared,
             consumer_id=worker.consumer_id,
-            request_id=worker.consumer_id + 1_000,
+            request_id=worker.request_id,
             **values,  # type: ignore[arg-type]
         )
         if name:
@@ -345,7 +355,7 @@ class SubscriptionRig:
         worker = self.subscribe(name, **fields)  # type: ignore[arg-type]
         (answer,) = worker.commands()
         assert answer.type == T.SUCCESS, answer
-        assert answer.success.request_id == worker.consumer_id + 1_000
+        assert answer.success.request_id == worker.request_id
         if permits:
             worker.flow(permits)
         return worker

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.errors import ClientError, OwnedElsewhere
 from proxy.groups.bundles import bundle_of
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import SessionId
@@ -332,8 +333,10 @@ def test_a_consumer_that_is_about_to_be_served_here_is_led_to_the_next_owner() -
     rig.held.open.add(3)
     rig.subscribe(1, 3)
     former = rig.directory.workers[0]
+    former.link.send(error(7, pb.ServiceNotReady))  # to a request of its, which came behind its SUBSCRIBE
+    assert [command.error.request_id for command in rig.to_client()] == [7]
     rig.held.open.clear()
-    assert former.link.lead_on()
+    former.link.refuse(OwnedElsewhere("it moves"))
     rig.client.deliver(flow(1, 5))
     rig.own((3, "b"))
     leg = rig.let_in()
@@ -350,8 +353,22 @@ def test_a_consumer_of_a_client_that_has_gone_is_led_nowhere() -> None:
     rig.held.open.add(3)
     rig.subscribe(1, 3)
     rig.client.lose()
-    assert not rig.directory.workers[0].link.lead_on()
+    rig.held.open.clear()
     rig.own((3, "b"))
+    rig.directory.workers[0].link.refuse(OwnedElsewhere("it moves"))
+    assert not rig.dialled.attempts
+
+
+def test_only_who_may_be_served_elsewhere_is_led_on() -> None:
+    """Whoever is refused for what it asks would be refused by every owner."""
+    rig = Rig()
+    rig.held.open.add(3)
+    rig.subscribe(1, 3)
+    rig.held.open.clear()
+    rig.directory.workers[0].link.refuse(ClientError("not so", pb.NotAllowedError))
+    rig.own((3, "b"))
+    (told,) = rig.to_client()
+    assert (told.error.request_id, told.error.error, told.error.message) == (101, pb.NotAllowedError, "not so")
     assert not rig.dialled.attempts
 
 

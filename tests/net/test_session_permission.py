@@ -58,7 +58,7 @@ def joined(rig: SessionRig, consumer_id: int = 1, request_id: int = 100) -> Fake
     rig.client.deliver(subscribe(consumer_id, request_id))
     answer(rig, asked(rig)[0], pb.NotAllowedError)
     port = rig.directory.workers[-1]
-    port.link.send(success(request_id))
+    port.link.subscribed()
     assert [command.type for command in rig.to_client()] == [T.SUCCESS]
     return port
 
@@ -360,6 +360,38 @@ def test_who_may_no_more_is_closed() -> None:
     assert asked(rig) == [], "nothing is consumed"
 
 
+def test_who_may_no_more_while_its_subscription_has_not_answered_hears_so() -> None:
+    """Its client knows of no consumer that could be closed: it waits for the answer to its SUBSCRIBE, and gets that."""
+    rig = new_rig()
+    joined(rig)
+    rig.client.deliver(subscribe(2, 101))
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    joining = rig.directory.workers[1]
+    rig.clock.advance(AGAIN_S)
+    answer(rig, asked(rig)[0], pb.AuthorizationError)
+    closed, refused = rig.to_client()
+    assert closed.close_consumer.consumer_id == 1
+    assert (refused.error.request_id, refused.error.error) == (101, pb.AuthorizationError)
+    assert refused.error.message == DENIED
+    assert [call[0] for call in joining.calls] == ["lost"]
+    assert rig.workers_count == 0
+
+
+@pytest.mark.parametrize("code", [pb.NotAllowedError, pb.AuthorizationError])
+def test_who_came_after_the_question_was_sent_has_an_answer_of_its_own(code: int) -> None:
+    """Also where the first one is no: that says nothing of what is permitted by now."""
+    rig = new_rig()
+    joined(rig)
+    rig.clock.advance(AGAIN_S)
+    (first,) = asked(rig)
+    rig.client.deliver(subscribe(2, 101))
+    answer(rig, first, pb.AuthorizationError)
+    assert [command.close_consumer.consumer_id for command in rig.to_client()] == [1]
+    answer(rig, asked(rig)[0], code)
+    told = [(command.error.request_id, command.error.error) for command in rig.to_client()]
+    assert (len(rig.directory.workers), told) == ((2, []) if code == pb.NotAllowedError else (1, [(101, code)]))
+
+
 def test_who_lets_no_question_be_answered_has_to_subscribe_anew() -> None:
     """Its own commands can make the broker end the connection by which the question goes, each time."""
     rig = new_rig()
@@ -376,6 +408,18 @@ def test_who_lets_no_question_be_answered_has_to_subscribe_anew() -> None:
     assert [call[0] for call in port.calls] == ["lost"]
     assert T.CLOSE_CONSUMER in [command.type for command in rig.to_client()]
     assert rig.workers_count == 0
+
+
+def test_who_waits_while_no_question_is_answered_is_told_to_try_again() -> None:
+    """That is no refusal of the broker's, and a client gives up at one."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    for _ in range(UNANSWERED_MAX + 1):
+        rig.clock.advance(AGAIN_S)
+    (told,) = rig.to_client()
+    assert (told.error.request_id, told.error.error) == (100, pb.ServiceNotReady)
+    assert [call[0] for call in rig.directory.workers[0].calls] == ["lost"]
 
 
 def test_who_consumes_stays_for_as_long_as_the_gateway_itself_does_not_reach_the_broker() -> None:

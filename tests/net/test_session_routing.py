@@ -7,6 +7,7 @@ import pytest
 from proxy.core.slice_id import slice_id
 from proxy.errors import ClientError
 from proxy.net.ports import WorkerLink, WorkerPort
+from proxy.net.relay.requests import BYTES_MAX
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.topic_names import persistent_topic
 from tests.net.fakes import FakeWorkerPort
@@ -88,6 +89,13 @@ CONSUMER_COMMANDS = {
     "consumer_stats": encode(T.CONSUMER_STATS, pb.CommandConsumerStats(consumer_id=1, request_id=7)),
 }
 
+OTHER_ANSWERS = {
+    "consumer_stats": encode(T.CONSUMER_STATS_RESPONSE, pb.CommandConsumerStatsResponse(request_id=9)),
+    "ack": encode(T.ACK_RESPONSE, pb.CommandAckResponse(consumer_id=1, request_id=9)),
+    "seek": encode(T.ERROR, pb.CommandError(request_id=9, error=pb.ServiceNotReady, message="try again")),
+}
+"""To what a client may ask before its SUBSCRIBE was answered."""
+
 
 @pytest.mark.parametrize("name", CONSUMER_COMMANDS)
 def test_a_worker_s_commands_go_to_its_port(name: str) -> None:
@@ -161,11 +169,40 @@ def test_a_worker_s_id_subscribed_again_is_answered_as_the_broker_would(kind: in
     rig.client.deliver(subscribe(1, 1) + subscribe(1, 2, kind))
     (command,) = rig.to_client()
     assert (command.error.request_id, command.error.error) == (2, pb.ServiceNotReady)
-    rig.directory.workers[0].link.send(success(1))
+    rig.directory.workers[0].link.subscribed()
     rig.client.deliver(subscribe(1, 3, kind))
     assert [command.success.request_id for command in rig.to_client()] == [1, 3]
     assert len(rig.directory.workers) == 1
     assert rig.to_broker() == []
+
+
+@pytest.mark.parametrize("name", OTHER_ANSWERS)
+def test_a_worker_is_ready_by_the_answer_to_its_subscribe_alone(name: str) -> None:
+    """What it asked meanwhile may be answered first, and makes no consumer of it."""
+    rig = SessionRig().connect()
+    rig.client.deliver(subscribe(1, 1))
+    (port,) = rig.directory.workers
+    port.link.send(OTHER_ANSWERS[name])
+    rig.client.deliver(subscribe(1, 2))
+    _, again = rig.to_client()
+    assert (again.error.request_id, again.error.error) == (2, pb.ServiceNotReady)
+
+
+def test_subscribes_that_wait_have_a_bound_whatever_else_was_answered() -> None:
+    """A client could ask for statistics with each, and have the gateway keep as many megabytes as it likes."""
+    rig = SessionRig().connect()
+    body = pb.CommandSubscribe(topic="orders", subscription="s", subType=pb.CommandSubscribe.Key_Shared)
+    body.metadata.add(key="x", value="x" * (BYTES_MAX // 8))
+    for number in range(8):
+        body.consumer_id = body.request_id = number
+        rig.client.deliver(encode(T.SUBSCRIBE, body))
+        rig.directory.workers[-1].link.send(OTHER_ANSWERS["consumer_stats"])
+    refused = [command.error for command in rig.to_client() if command.type == T.ERROR]
+    assert [(error.request_id, error.error) for error in refused] == [(7, pb.TooManyRequests)]
+    rig.directory.workers[0].link.subscribed()
+    rig.client.deliver(encode(T.SUBSCRIBE, body))
+    assert [command.success.request_id for command in rig.to_client()] == [0]
+    assert len(rig.directory.workers) == 8
 
 
 def test_a_relayed_consumer_s_id_subscribed_as_key_shared_does_not_become_two() -> None:
@@ -235,8 +272,7 @@ def test_a_worker_may_be_forgotten_inside_its_own_subscribe() -> None:
     rig = SessionRig().connect()
 
     def refuse(link: WorkerLink, command: pb.CommandSubscribe) -> FakeWorkerPort:
-        link.send(encode(T.ERROR, pb.CommandError(request_id=4, error=pb.ConsumerBusy, message="no")))
-        link.forget()
+        link.refuse(ClientError("no", pb.ConsumerBusy))
         return FakeWorkerPort(link, command)
 
     rig.directory.subscribe = refuse  # type: ignore[method-assign]

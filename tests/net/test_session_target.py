@@ -360,7 +360,7 @@ def consuming() -> SessionRig:
     rig = SessionRig(Limits(keep_alive_s=3_600), named=[TARGET]).connect(proxy_to_broker_url=MEANT)
     rig.client.deliver(subscribe(1, 100))
     port = rig.directory.workers[-1]
-    port.link.send(success(100))
+    port.link.subscribed()
     rig.take_all()
     rig.clock.advance(2 * NAMED_FOR_S)
     return rig

@@ -202,10 +202,13 @@ def test_a_worker_refused_for_its_property_has_every_request_answered() -> None:
     """A close that came with the SUBSCRIBE is a Success, anything else the same refusal."""
     rig = SubscriptionRig()
     worker = rig.subscribe("a", settle=False, metadata=mode("chaos"))
+    worker.port.ack(pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, request_id=3))
+    worker.port.ack(pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual))
     worker.port.seek(pb.CommandSeek(consumer_id=1, request_id=4))
     worker.port.close(5)
     rig.clock.settle()
-    seek, close = worker.commands()
+    receipt, seek, close = worker.commands()
+    assert (receipt.ackResponse.request_id, receipt.ackResponse.error) == (3, pb.NotAllowedError)
     assert (seek.error.request_id, seek.error.error) == (4, pb.NotAllowedError)
     assert (close.type, close.success.request_id) == (T.SUCCESS, 5)
 

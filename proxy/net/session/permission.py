@@ -265,7 +265,7 @@ class PermissionWatch:
         if not away:
             if unanswered >= UNANSWERED_MAX:
                 text = f"the broker has not answered {unanswered} times whether this is permitted"
-                self._denied(place, ClientError(text, pb.AuthorizationError))
+                self._denied(place, ClientError(text, pb.ServiceNotReady))
                 return
             self._unanswered[place] = unanswered + 1
         self._permission.ask(place, lambda error: self._answered(place, error))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.errors import ClientError, KeylineError
+from proxy.errors import ClientError, KeylineError, OwnedElsewhere
 from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
 from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjudged
+from proxy.net.subscription.refusals import code_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
@@ -34,16 +35,17 @@ class Worker:
         "_check_liveness",
         "_first",
         "_forget",
-        "_lead_on",
+        "_let_go",
         "_transport",
-        "_was_answered",
         "accepts_broker_entry_metadata",
         "answered",
         "client_version",
         "consumer_id",
         "gone",
+        "lead_on",
         "place",
         "port",
+        "request_id",
         "size_bytes",
     )
 
@@ -51,32 +53,34 @@ class Worker:
         self,
         transport: Transport,
         connect: pb.CommandConnect,
-        consumer_id: int,
-        place: Place,
+        command: pb.CommandSubscribe,
+        size_bytes: int,
         first: Callable[[Step], None],
         forget: Callable[[Worker], None],
         lead_on: Callable[[], None] | None,
         check_liveness: Callable[[Callable[[], None]], None],
-        was_answered: Callable[[Worker], None],
-        size_bytes: int,
+        let_go: Callable[[Worker], None],
     ) -> None:
         """`connect` is what the client said of itself; `lead_on` as for `SessionWorkers.subscribe`.
 
-        `was_answered` is called once; `size_bytes` is that of the SUBSCRIBE.
+        `command` is its SUBSCRIBE, of `size_bytes`; `let_go` is called when that is answered with Success.
         """
         self._check_liveness = check_liveness
         self._transport = transport
-        self.consumer_id = consumer_id
+        self.consumer_id = command.consumer_id
+        self.request_id = command.request_id
         self.client_version = connect.client_version
         self.accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
         self._first = first
         self._forget = forget
-        self._lead_on = lead_on
-        self._was_answered = was_answered
+        self._let_go = let_go
+        self.lead_on = lead_on
+        """Holds the whole command until that is answered."""
         self.size_bytes = size_bytes
         """What its SUBSCRIBE takes until it is answered."""
-        self.place = place
+        self.place = Place(command.topic, command.subscription)
         self.answered = False
+        """Whether its SUBSCRIBE is. What it asked behind that may be answered before."""
         self.gone = False
         """Its connection is: nothing that is sent would arrive."""
         self.port: WorkerPort | None = None
@@ -91,12 +95,23 @@ class Worker:
         """As the port says."""
         return self._transport.writable and not self.gone
 
+    def subscribed(self) -> None:
+        """As the port says."""
+        self.answered = True
+        self._let_go(self)
+        self._transport.write(commands.success(self.request_id))
+
+    def refuse(self, error: Exception) -> None:
+        """As the port says."""
+        lead_on = self.lead_on if isinstance(error, OwnedElsewhere) and not self.gone else None
+        self._forget(self)
+        if lead_on is not None:
+            lead_on()
+        else:
+            self._transport.write(error_frame(code_of(error), str(error), self.request_id))
+
     def send(self, frame: bytes) -> None:
-        """As the port says. The first thing sent to a worker can only be the answer to its SUBSCRIBE."""
-        if not self.answered:
-            self.answered = True
-            self._lead_on = None  # which holds the whole command
-            self._was_answered(self)
+        """As the port says."""
         self._transport.write(frame)
 
     def limit(self, seconds: float) -> None:
@@ -115,14 +130,6 @@ class Worker:
         """As the port says."""
         if not self.gone:  # else the port is about to hear that
             self._check_liveness(alive)
-
-    def lead_on(self) -> bool:
-        """As the port says."""
-        if self._lead_on is None or self.gone:
-            return False
-        self._forget(self)
-        self._lead_on()
-        return True
 
 
 class SessionWorkers:
@@ -204,8 +211,8 @@ class SessionWorkers:
             self._transport.write(error_frame(pb.TooManyRequests, BYTES_FULL, command.request_id))
             return
         worker = Worker(
-            self._transport, self._connect, consumer_id, Place(command.topic, command.subscription), self._first,
-            self._forget, lead_on, self._check_liveness, self._was_answered, size_bytes,
+            self._transport, self._connect, command, size_bytes, self._first,
+            self._forget, lead_on, self._check_liveness, self._let_go,
         )  # fmt: skip
         self._unanswered_bytes += size_bytes
         self._workers[consumer_id] = worker
@@ -235,7 +242,7 @@ class SessionWorkers:
             return
         waiting.over()
         if refusal is not None:
-            self._refuse(worker, command, refusal)
+            worker.refuse(refusal)
             return
         self._join(worker, command)
         if self._watch is not None:
@@ -247,11 +254,7 @@ class SessionWorkers:
         try:
             worker.port = self._directory.subscribe(worker, command)
         except KeylineError as error:
-            self._refuse(worker, command, error)
-
-    def _refuse(self, worker: Worker, command: pb.CommandSubscribe, error: KeylineError) -> None:
-        self._forget(worker)
-        self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
+            worker.refuse(error)
 
     def transaction_ended(self, request: pb.CommandEndTxn) -> None:
         """Tell the subscriptions of the gateway that the coordinator has done what was asked for."""
@@ -313,8 +316,12 @@ class SessionWorkers:
         return {worker.place for worker in workers if worker.port is not None and worker.port.broker_away}
 
     def _denied(self, place: Place, error: ClientError) -> None:
-        """What was permitted is no more: its workers go, and what they have is delivered to others."""
-        for worker in [worker for worker in self._workers.values() if worker.place == place]:
+        """What was permitted is no more: its workers go, and what they have is delivered to others.
+
+        Those whose own question is not answered yet wait for that: this answer is older than their SUBSCRIBE.
+        """
+        judged = [worker for worker in self._workers.values() if not isinstance(worker.port, Unjudged)]
+        for worker in [worker for worker in judged if worker.place == place]:
             log.warning(
                 "permission revoked",
                 peer=self._transport.peer,
@@ -324,18 +331,22 @@ class SessionWorkers:
             )
             self._counters.permissions_revoked_total += 1
             port = worker.port
-            self._forget(worker)
-            self._transport.write(commands.close_consumer(worker.consumer_id, 0))
+            if worker.answered:
+                self._forget(worker)
+                self._transport.write(commands.close_consumer(worker.consumer_id, 0))
+            else:
+                worker.refuse(error)
             if port is not None:
                 port.lost(f"its permission was revoked: {error}")
 
     def _forget(self, worker: Worker) -> None:
         if self._workers.get(worker.consumer_id) is worker:  # its id may be in use again
             del self._workers[worker.consumer_id]
-            self._was_answered(worker)
+            self._let_go(worker)
         worker.port = None
 
-    def _was_answered(self, worker: Worker) -> None:
+    def _let_go(self, worker: Worker) -> None:
         """Its SUBSCRIBE is kept no longer; once more changes nothing."""
         self._unanswered_bytes -= worker.size_bytes
         worker.size_bytes = 0
+        worker.lead_on = None

@@ -18,7 +18,7 @@ from proxy.net.subscription.durations import AllDurations, Durations, durations_
 from proxy.net.subscription.owned import OwnedSubscription
 from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.net.subscription.policy import refuse_oversized
-from proxy.net.subscription.refusals import error_frame, refuse
+from proxy.net.subscription.refusals import code_of, error_frame
 from proxy.net.subscription.services import Services
 from proxy.net.subscription.subscription import Assignment, Subscription
 from proxy.net.subscription.summary import (
@@ -97,7 +97,7 @@ class Subscriptions:
         """A client's SUBSCRIBE of type Key_Shared."""
         services = self.services
         if services.shutting_down:
-            return _Refused(self._clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
+            return _Refused(self._clock, link, UpstreamUnavailable("the gateway is shutting down"))
         key = (command.topic, command.subscription)
         subscription = self._subscriptions.get(key)
         streamed = key in self._streamed if subscription is None else subscription.state.streamed
@@ -124,7 +124,7 @@ class Subscriptions:
                 facts = {**state.policy_facts(), **self.orders.of(key).told()}
                 state.happened("subscription_began", ordering_mode=state.policy.mode.value, **facts)
         except (ClientError, UpstreamUnavailable) as error:
-            return _Refused(self._clock, link, command, error)
+            return _Refused(self._clock, link, error)
         return subscription.admission.add(link, command)
 
     def transaction_ended(self, transaction: TransactionId, *, committed: bool) -> None:
@@ -265,16 +265,22 @@ class Subscriptions:
 class _Refused(PendingWorker):
     """The port of a worker that never joins: it is told why, once, in a later turn; what it asks meanwhile, too."""
 
-    def __init__(self, clock: Clock, link: WorkerLink, command: pb.CommandSubscribe, error: KeylineError) -> None:
+    def __init__(self, clock: Clock, link: WorkerLink, error: KeylineError) -> None:
         self._ended = False
         self._link = link
         self._error = error
-        clock.call_soon(lambda: self._tell(command.request_id))
+        clock.call_soon(self._tell)
 
-    def _tell(self, request_id: int) -> None:
+    def _tell(self) -> None:
         if not self._ended:
             self._ended = True
-            refuse(self._link, request_id, self._error)
+            self._link.refuse(self._error)
+
+    def ack(self, command: pb.CommandAck) -> None:
+        """For the same reason, if it asks for a receipt."""
+        if command.HasField("request_id") and not self._ended:
+            consumer_id, error = self._link.consumer_id, self._error
+            self._link.send(commands.ack_response(consumer_id, command, code_of(error), str(error)))
 
     def refuse(self, request_id: int) -> None:
         """For the same reason."""

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from proxy.errors import ClientError, KeylineError, OwnedElsewhere
+from proxy.errors import ClientError, KeylineError
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
-
-if TYPE_CHECKING:
-    from proxy.net.ports import WorkerLink
-
-
-def refuse(link: WorkerLink, request_id: int, error: Exception) -> None:
-    """Tell a client that its SUBSCRIBE failed, unless another replica is to answer it."""
-    if not (isinstance(error, OwnedElsewhere) and link.lead_on()):
-        link.send(error_frame(request_id, error))
-        link.forget()
 
 
 def error_frame(request_id: int, error: Exception) -> bytes:

@@ -14,7 +14,7 @@ from proxy.core.positions import is_packable, pack
 from proxy.core.worker import Worker
 from proxy.net.message_ids import unmask
 from proxy.net.subscription.acks import Receipt, bits_of
-from proxy.net.subscription.refusals import code_of, error_frame, refuse, refuse_ack
+from proxy.net.subscription.refusals import code_of, error_frame, refuse_ack
 from proxy.net.subscription.transactions import fault_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -108,7 +108,7 @@ class SubscribedWorker:
         self._owner = owner
         if not self._answered:
             self._answered = True
-            self.tell(commands.success(self.command.request_id))
+            self.link.subscribed()
             self.command = without_schema(self.command)
 
     def refuse(self, error: Exception) -> None:
@@ -117,7 +117,7 @@ class SubscribedWorker:
             self.end()
         elif not self.ended:
             self._end()
-            refuse(self.link, self.command.request_id, error)
+            self.link.refuse(error)
 
     def end(self) -> None:
         """The gateway ends the consumer: the client reconnects by itself."""
