@@ -64,6 +64,33 @@ def test_one_that_brings_something_new_is_probed_and_stands_behind_those_that_ca
     assert not rig.subscription.admission.busy
 
 
+def test_the_schemas_of_those_that_left_are_not_kept_for_a_slow_broker() -> None:
+    """A client may bring one of megabytes and leave, again and again."""
+    rig = SubscriptionRig()
+    rig.worker("a")
+    rig.link.held.add(T.SUBSCRIBE)
+    for name in "bcd":
+        rig.subscribe(name, schema=schema(name * 10_000)).close()
+    assert stages(rig) == [Stage.PROBING] * 3
+    assert sum(each.command.ByteSize() for each in rig.subscription.admission._stages) < 1_000
+    rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "a yes")
+    assert stages(rig) == [Stage.PROBING] * 2
+
+
+def test_a_groups_consumers_are_made_of_one_that_is_here() -> None:
+    """Not of one that the broker would let in and that has left: nothing more than that is known of it."""
+    rig = GroupRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    rig.subscribe("a", schema=schema("one")).close()
+    rig.subscribe("b", schema=schema("one"))
+    assert stages(rig) == [Stage.PROBING, Stage.OPENING]
+    rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "a yes")
+    assert stages(rig) == [Stage.PROBING]
+    rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "a yes")
+    assert stages(rig) == []
+    assert rig.subscription.admission.model.schema == schema("one")
+
+
 def test_in_a_group_the_second_of_a_kind_waits_for_the_answer_about_the_first() -> None:
     """One is probed for both, and a no is for both."""
     rig = GroupRig()
