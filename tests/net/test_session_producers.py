@@ -394,6 +394,24 @@ def test_a_close_of_one_that_waits_for_a_fencer_is_answered_at_once() -> None:
     assert asked(a) == []
 
 
+@pytest.mark.parametrize("mode", [EXCLUSIVE, FENCE])
+def test_one_that_takes_the_topic_behind_a_fencer_may_be_closed_and_asked_for_anew(mode: pb.ProducerAccessMode) -> None:
+    """As Java's client does when its time is up: the broker never heard of the first, and is asked for the second."""
+    a, b = ProducerRig(2).clients
+    b.client.deliver(want(20, mode=FENCE))
+    assert asked(b) == [("PRODUCER", 20)]
+    a.client.deliver(want(10, mode=mode) + want(11, mode=mode))
+    assert answers(a) == [(11, "ServiceNotReady")]
+    a.client.deliver(close(12) + want(13, mode=mode))
+    assert (asked(a), answers(a)) == ([], [(12, "success")])
+    b.broker.deliver(ready(20))
+    assert asked(a) == [("PRODUCER", 13)]
+    a.broker.deliver(ready(13))
+    assert answers(a) == [(13, "ready")]
+    a.client.deliver(close(14))
+    assert asked(a) == [("CLOSE_PRODUCER", 14)]
+
+
 def test_a_second_close_answers_the_first() -> None:
     """Of a client that says it twice before the broker has answered: one is kept, and each is answered once."""
     (a,) = ProducerRig(1).clients
@@ -868,6 +886,24 @@ def test_who_fences_waits_for_a_broker_that_stands_still() -> None:
     assert asked(c) == [("PRODUCER", 30)]
 
 
+def test_who_fences_is_closed_while_the_broker_is_asked() -> None:
+    """Nothing is kept of it: a client may do so again and again while a broker stands still."""
+    rig = in_doubt()
+    c = rig.clients[2]
+    before = rig.elections.summary().waiting_bytes
+    for number in (30, 40, 50):
+        c.client.deliver(want(number, mode=FENCE, name="x" * 10_000) + close(number + 1))
+        ((_, question),) = asked(c)
+        assert answers(c) == [(number + 1, "success")]
+        assert rig.elections.summary().waiting_bytes == before
+        assert not c.session._parts.producers._ownership_changes._questions
+        c.broker.deliver(success(question))
+        rig.clock.advance(PROMOTION_S_MAX)
+    c.client.deliver(want(60, mode=FENCE))
+    rig.show_awake(c)
+    assert asked(c) == [("PRODUCER", 60)]
+
+
 def test_who_fences_is_gone_while_the_broker_is_asked() -> None:
     """The next begins anew, since the first has got no answer."""
     rig, c = fencing_in_doubt()
@@ -1327,7 +1363,7 @@ def test_producers_that_take_the_topic_are_bounded_while_they_wait_for_each_othe
     for number in range(4):
         a.client.deliver(want(10 + number, producer_id=number, mode=FENCE))
     assert answers(a) == [(13, "TooManyRequests")]
-    a.client.deliver(close(20, 2))
+    a.client.deliver(close(20, 0))
     assert answers(a) == [(20, "TooManyRequests")]
     assert asked(a) == [("PRODUCER", 10)]
     a.broker.deliver(error(10))

@@ -34,13 +34,15 @@ IMMEDIATE_MODES: Final = frozenset({pb.Exclusive, pb.ExclusiveWithFencing})
 class _Taking:
     """A producer that takes or has taken its topic."""
 
-    __slots__ = ("answered", "begun", "election", "mode", "request_id", "room")
+    __slots__ = ("answered", "begun", "election", "mode", "question", "request_id", "room")
 
     def __init__(self, election: TopicElection, body: pb.CommandProducer, room: int) -> None:
         self.answered = False
         self.begun = False
         self.election = election
         self.mode = body.producer_access_mode
+        self.question: int | None = None
+        """The request by which the broker is asked whether it is awake."""
         self.request_id = body.request_id
         self.room = room
 
@@ -82,6 +84,18 @@ class OwnershipChanges:
         taking = self._takings.get(producer_id)
         return None if taking is None else taking.election
 
+    def holds(self, producer_id: int) -> bool:
+        """Whether such a producer waits to be asked for: the broker has not heard of it."""
+        taking = self._takings.get(producer_id)
+        return taking is not None and not taking.begun
+
+    def drop_held(self, producer_id: int) -> bool:
+        """Let go of such a producer; whether there was one."""
+        held = self.holds(producer_id)
+        if held:
+            self.give_up(producer_id)
+        return held
+
     def take(self, election: TopicElection, body: pb.CommandProducer, frame: bytes, room: int) -> None:
         """Pass on a producer that does not wait, when no conflicting change is running.
 
@@ -94,7 +108,7 @@ class OwnershipChanges:
         if not self._is_wanted(taking, body):
             return
         if taking.election.broker_queue.in_doubt:
-            self._ask_whether_awake(lambda: self._awake(taking, body, frame))
+            self._ask_whether_awake(taking, lambda: self._awake(taking, body, frame))
             return
         self._give_room(taking)
         taking.begun = True
@@ -104,11 +118,12 @@ class OwnershipChanges:
     def _is_wanted(self, taking: _Taking, body: pb.CommandProducer) -> bool:
         return not self._stopped and self._takings.get(body.producer_id) is taking
 
-    def _ask_whether_awake(self, awake: Callable[[], None]) -> None:
+    def _ask_whether_awake(self, taking: _Taking, awake: Callable[[], None]) -> None:
         """Close a producer that does not exist: any broker confirms that at once."""
         number = self._relay.own_id()
         body = pb.CommandCloseProducer(producer_id=number, request_id=number)
         if self._relay.request(_T.CLOSE_PRODUCER, body, commands.close_producer(number, number)):
+            taking.question = number
             self._questions[number] = awake
         else:  # without a connection
             self._clock.call_later(AWAKE_S_MIN, awake)
@@ -194,6 +209,8 @@ class OwnershipChanges:
         taking = self._takings.pop(producer_id, None)
         if taking is not None:
             self._give_room(taking)
+            if taking.question is not None:
+                self._questions.pop(taking.question, None)  # which holds its request
             taking.election.given_up(taking)
 
     def broker_lost(self, to_close: ProducersToClose) -> None:

@@ -83,9 +83,8 @@ class SessionProducers:
     def producer(self, body: pb.CommandProducer, frame: bytes) -> None:
         """PRODUCER, of any access mode."""
         known = self._waiting.get(body.producer_id)
-        if body.producer_id in self._unjudged or (
-            known is not None and known.candidacy.stage not in (Stage.OWNER, Stage.GONE)
-        ):
+        held = body.producer_id in self._unjudged or self._ownership_changes.holds(body.producer_id)
+        if held or (known is not None and known.candidacy.stage not in (Stage.OWNER, Stage.GONE)):
             message = "Producer is already present on the connection"
             self.transport.write(error_frame(pb.ServiceNotReady, message, body.request_id))
         elif known is not None and known.candidacy.stage is Stage.OWNER:
@@ -101,7 +100,7 @@ class SessionProducers:
 
     def close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
         """CLOSE_PRODUCER: the broker's to answer, unless it does not know the producer or is not to say so."""
-        if self._drop_unjudged(body.producer_id):
+        if self._drop_unjudged(body.producer_id) or self._ownership_changes.drop_held(body.producer_id):
             self.transport.write(commands.success(body.request_id))
             return
         producer = self._waiting.get(body.producer_id)
