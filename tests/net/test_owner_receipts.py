@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.session_rig import T, ack, encode
-from tests.net.test_owner_legs import Rig
+from tests.net.session_rig import T, ack, encode, success
+from tests.net.test_owner_legs import Rig, close_consumer
 
 GONE = (T.ACK_RESPONSE, pb.ServiceNotReady)
 
@@ -49,6 +49,19 @@ def test_a_receipt_that_comes_later_is_passed_on_once_more_are_asked_for() -> No
         assert rig.client.take() == receipt(1, request_id)
     leg.lose()
     assert [each.type for each in rig.to_client()] == [T.CLOSE_CONSUMER]
+
+
+def test_a_receipt_for_a_consumer_that_its_client_closes_is_refused_at_once() -> None:
+    """Nobody answers it: the owner has closed the consumer when it comes. What was asked for before is answered."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    rig.client.deliver(ack(1, 7) + close_consumer(1, 9) + ack(1, 8))
+    assert leg.take() == ack(1, 7) + close_consumer(1, 9)
+    (last,) = rig.to_client()
+    assert (last.ackResponse.request_id, last.ackResponse.error) == (8, pb.ConsumerNotFound)
+    leg.deliver(success(9) + receipt(1, 7))
+    assert rig.client.take() == success(9) + receipt(1, 7)
 
 
 def test_a_receipt_for_a_consumer_whose_owner_is_not_known_is_refused_at_once() -> None:

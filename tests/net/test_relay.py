@@ -28,6 +28,7 @@ from tests.net.session_rig import (
 
 SHARED = pb.CommandSubscribe.Shared
 CLOSE_CONSUMER = encode(T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=6, request_id=7))
+CLOSED_BY_BROKER = encode(T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=6, request_id=1))
 CLOSE_PRODUCER = encode(T.CLOSE_PRODUCER, pb.CommandCloseProducer(producer_id=5, request_id=8))
 
 
@@ -195,6 +196,79 @@ def test_an_unsubscribed_consumer_is_gone_and_a_failed_unsubscribe_leaves_it() -
     rig.take_all()
     rig.broker.lose()
     assert [command.close_consumer.consumer_id for command in rig.to_client()] == [7]
+
+
+@pytest.mark.parametrize("met_by", [b"", CLOSED_BY_BROKER], ids=["", "and by the broker"])
+@pytest.mark.parametrize("ended_by", [T.CLOSE_CONSUMER, T.UNSUBSCRIBE], ids=["closed", "unsubscribed"])
+def test_a_consumer_that_is_asked_for_behind_the_end_of_its_former_stands(ended_by: int, met_by: bytes) -> None:
+    """What the broker says of the former does not end it: receipts are asked for, and it is closed with the broker."""
+    rig = with_worker()
+    rig.relayed_consumer(6, 60)
+    unsubscribe = encode(T.UNSUBSCRIBE, pb.CommandUnsubscribe(consumer_id=6, request_id=7))
+    rig.client.deliver(CLOSE_CONSUMER if ended_by == T.CLOSE_CONSUMER else unsubscribe)
+    rig.client.deliver(subscribe(6, 62, SHARED))
+    rig.broker.deliver(met_by + success(7) + success(62))
+    rig.take_all()
+    rig.client.deliver(ack(6, request_id=63))
+    assert kinds(rig.to_broker()) == [T.ACK]
+    rig.broker.lose()
+    assert kinds(rig.to_client()) == [T.ACK_RESPONSE, T.CLOSE_CONSUMER]
+
+
+def test_a_consumer_that_is_refused_behind_the_end_of_its_former_is_none() -> None:
+    """Whatever was answered for the former one, and when."""
+    rig = with_worker()
+    rig.client.deliver(subscribe(6, 60, SHARED) + CLOSE_CONSUMER + subscribe(6, 62, SHARED))
+    busy = encode(T.ERROR, pb.CommandError(request_id=62, error=pb.ConsumerBusy, message="no"))
+    rig.broker.deliver(success(60) + success(7) + busy)
+    rig.take_all()
+    rig.broker.lose()
+    assert rig.to_client() == []
+
+
+def test_a_second_subscribe_that_is_refused_leaves_the_first() -> None:
+    """A client that gave up waiting asks again, and is told that the consumer is being made."""
+    rig = with_worker()
+    rig.client.deliver(subscribe(6, 60, SHARED) + subscribe(6, 62, SHARED))
+    present = encode(T.ERROR, pb.CommandError(request_id=62, error=pb.ServiceNotReady, message="already present"))
+    rig.broker.deliver(present + success(60))
+    rig.take_all()
+    rig.broker.lose()
+    assert kinds(rig.to_client()) == [T.CLOSE_CONSUMER]
+
+
+def test_a_consumer_that_its_client_closes_has_ended_at_once() -> None:
+    """A broker answers none of its acknowledgements from then on; and a client is not told what it has done itself."""
+    rig = with_worker()
+    rig.relayed_consumer(6, 60)
+    rig.client.deliver(CLOSE_CONSUMER + ack(6, request_id=63))
+    assert kinds(rig.to_broker()) == [T.CLOSE_CONSUMER]
+    (refused,) = rig.to_client()
+    assert (refused.ackResponse.request_id, refused.ackResponse.error) == (63, pb.ConsumerNotFound)
+    rig.broker.lose()
+    assert kinds(rig.to_client()) == [T.SUCCESS]
+
+
+def test_an_answer_that_meets_the_close_of_its_consumer_opens_nothing() -> None:
+    """It is the client's; when the broker goes, only the close is left to be answered."""
+    rig = with_worker()
+    rig.client.deliver(subscribe(6, 60, SHARED) + CLOSE_CONSUMER)
+    rig.broker.deliver(success(60))
+    assert [command.success.request_id for command in rig.to_client()] == [60]
+    rig.broker.lose()
+    assert [command.success.request_id for command in rig.to_client()] == [7]
+
+
+def test_a_subscribe_before_an_unsubscribe_is_answered_after_it() -> None:
+    """A broker may ask first whether the client may: then it makes another consumer."""
+    rig = with_worker()
+    rig.relayed_consumer(6, 60)
+    unsubscribe = encode(T.UNSUBSCRIBE, pb.CommandUnsubscribe(consumer_id=6, request_id=7))
+    rig.client.deliver(subscribe(6, 62, SHARED) + unsubscribe)
+    rig.broker.deliver(success(7) + success(62))
+    rig.take_all()
+    rig.broker.lose()
+    assert kinds(rig.to_client()) == [T.CLOSE_CONSUMER]
 
 
 REQUESTS: dict[int, object] = {
@@ -520,6 +594,24 @@ def test_producers_that_are_closed_while_they_wait_leave_no_request(monkeypatch:
         rig.client.deliver(CLOSE_PRODUCER)
         rig.broker.deliver(success(8))
     assert kinds(rig.to_client()) == [T.PRODUCER_SUCCESS, T.SUCCESS] * 20
+
+
+def test_consumers_that_are_closed_before_they_are_answered_leave_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker does not answer their SUBSCRIBE any more; if it did just before, the client hears so."""
+    monkeypatch.setattr(requests, "BYTES_MAX", 3 * len(subscribe(6, 1, SHARED)))
+    rig = SessionRig(Limits(relayed_requests_max=3)).connect()
+    for request_id in range(10, 50, 2):
+        again = encode(T.ERROR, pb.CommandError(request_id=request_id + 1, error=pb.ServiceNotReady, message="present"))
+        rig.client.deliver(subscribe(6, request_id, SHARED) + subscribe(6, request_id + 1, SHARED))
+        rig.broker.deliver(again)
+        rig.client.deliver(CLOSE_CONSUMER)
+        rig.broker.deliver(success(7))
+    assert kinds(rig.to_client()) == [T.ERROR, T.SUCCESS] * 20
+    rig.client.deliver(subscribe(6, 60, SHARED) + CLOSE_CONSUMER)
+    rig.broker.deliver(success(60) + success(7))
+    assert [command.success.request_id for command in rig.to_client()] == [60, 7]
+    rig.client.deliver(lookup(1) + lookup(2) + lookup(3))
+    assert rig.to_client() == []
 
 
 def test_a_client_that_leaves_while_a_new_leg_is_made_leaves_nothing() -> None:

@@ -3,6 +3,10 @@
 Frames pass as bytes both ways. What is looked at is what begins or ends a consumer or answers a request, so that the
 client is told of everything that it would wait for when the owner has gone: then each of its consumers there is closed,
 as by a broker that unloads a topic, and the client subscribes again, by which time the owner is another.
+
+A client's CLOSE_CONSUMER ends a consumer here at once, as at a gateway alone; the owner's answer is for the client. A
+SUBSCRIBE behind it makes another consumer with the same id, which nothing ends that was asked of the former one. The
+owner does not answer the SUBSCRIBE of one that was closed before that, unless the answer was on its way.
 """
 
 from __future__ import annotations
@@ -26,8 +30,22 @@ if TYPE_CHECKING:
 _T = pb.BaseCommand
 
 UNUSED_S_MAX: Final = 10.0
-"""How long a leg without consumers stays: one that subscribes again finds it."""
+"""How long a leg without consumers stays: one that subscribes again finds it. While answers are owed, twice as long."""
+UNUSED: Final = "nothing is consumed there"
+SLOW: Final = f"it did not answer in {2 * UNUSED_S_MAX:g} s"
 FULL: Final = "too much waits for the connection to it"
+
+
+class _Consumer:
+    """One at the owner."""
+
+    __slots__ = ("ready", "request_id")
+
+    def __init__(self, request_id: int) -> None:
+        self.request_id = request_id
+        """Of its SUBSCRIBE."""
+        self.ready = False
+        """Whether that was answered."""
 
 
 class Asked(NamedTuple):
@@ -35,6 +53,8 @@ class Asked(NamedTuple):
 
     kind: int
     body: Any
+    consumer: _Consumer
+    """Whom it is about: another may have that id by the time of the answer."""
 
 
 class LegsOfClient(Protocol):
@@ -87,8 +107,10 @@ class OwnerLeg:
         self._legs = legs
         leg = self._leg = UpstreamLeg(self, identity, clock, limits)
         leg.client_asked = lambda: client.check_liveness(lambda: leg.write(commands.client_lives()))
-        self._consumers: dict[int, bool] = {}
-        """Whether each was answered, by its id."""
+        self._consumers: dict[int, _Consumer] = {}
+        """By their ids."""
+        self._closing: dict[int, _Consumer] = {}
+        """The latest of each id whose CLOSE_CONSUMER has no answer."""
         self._asked: dict[int, Asked] = {}
         self._receipts = 0
         """How many of these are acknowledgements; while there is none, receipts are not looked for."""
@@ -135,17 +157,19 @@ class OwnerLeg:
         if self._leg.ready:
             self._leg.ping()
 
-    def ready(self, consumer_id: int) -> bool:
-        """Whether the SUBSCRIBE of this consumer was answered."""
-        return self._consumers[consumer_id]
+    def closes(self, consumer_id: int) -> bool:
+        """Whether messages may come that are for a closed consumer of this id, which had an answer to its SUBSCRIBE."""
+        closing = self._closing.get(consumer_id)
+        return closing is not None and closing.ready
 
     def subscribe(self, command: pb.CommandSubscribe, frame: bytes) -> bool:
         """One more consumer; False if there is no room for its request."""
         if self._leg.ready or self._queued_bytes + len(frame) <= self._queued_bytes_max:
-            self._consumers[command.consumer_id] = False
+            self._consumers[command.consumer_id] = _Consumer(command.request_id)
             self._unused.cancel()
             self.request(_T.SUBSCRIBE, command, frame)
             return True
+        self._consider_use()  # it may have been opened for this one
         return False
 
     def request(self, kind: int, body: Any, frame: bytes) -> None:
@@ -154,7 +178,11 @@ class OwnerLeg:
             body = pb.CommandAck(consumer_id=body.consumer_id, request_id=body.request_id)  # it may name many messages
             self._receipts += 1
             self._leg.expect_ack_receipts(True)
-        self._asked[body.request_id] = Asked(kind, body)
+        consumer = self._consumers[body.consumer_id]
+        self._asked[body.request_id] = Asked(kind, body, consumer)
+        if kind == _T.CLOSE_CONSUMER:
+            self._closing[body.consumer_id] = consumer
+            self._forget(body.consumer_id)
         if not self._pass_on(frame):
             # A CLOSE_CONSUMER that is left out would leave a consumer that the client knows nothing of. What waits here
             # has begun nothing yet: each is answered, or asked anew.
@@ -230,6 +258,8 @@ class OwnerLeg:
     def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
         """Take note of what begins and ends, and pass it on."""
         if command.type == _T.CLOSE_CONSUMER:
+            if self._is_closing_former(command.close_consumer.consumer_id):
+                return
             self._forget(command.close_consumer.consumer_id)
         else:
             request_id = body_of(command).request_id
@@ -239,6 +269,7 @@ class OwnerLeg:
             if asked is not None and asked.kind == _T.ACK:
                 self._received()
             if command.type == _T.ERROR and self._asks_another(asked, command.error.error):
+                self._consider_use()
                 return
             self._answered(asked, failed=command.type == _T.ERROR)
         self._client.send(frame)
@@ -269,9 +300,9 @@ class OwnerLeg:
             elif not self._asks_another(each, code):
                 told.append(refusal_frame(each.kind, each.body, message, code))
         consumers, self._consumers = self._consumers, {}
-        for consumer_id, ready in consumers.items():
+        for consumer_id, consumer in consumers.items():
             self._legs.consumer_ended(consumer_id)
-            if ready:
+            if consumer.ready:
                 told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))
         if told:
             self._client.send(b"".join(told))
@@ -284,7 +315,6 @@ class OwnerLeg:
         if consumer_id not in self._consumers or not self._legs.subscribe_refused(consumer_id):
             return False
         del self._consumers[consumer_id]
-        self._consider_use()
         return True
 
     def _received(self) -> None:
@@ -295,16 +325,29 @@ class OwnerLeg:
     def _answered(self, asked: Asked | None, *, failed: bool) -> None:
         if asked is None:
             return
-        if asked.kind == _T.SUBSCRIBE and not failed:
-            if asked.body.consumer_id in self._consumers:
-                self._consumers[asked.body.consumer_id] = True
-                self._legs.subscribed(asked.body.consumer_id)
-        elif asked.kind in (_T.SUBSCRIBE, _T.CLOSE_CONSUMER) or (asked.kind == _T.UNSUBSCRIBE and not failed):
-            self._forget(asked.body.consumer_id)
+        consumer_id, consumer = asked.body.consumer_id, asked.consumer
+        if asked.kind == _T.CLOSE_CONSUMER:
+            if self._closing.get(consumer_id) is consumer:
+                del self._closing[consumer_id]
+        elif self._consumers.get(consumer_id) is not consumer:
+            return  # it is closed, and what has its id now is another
+        elif asked.kind == _T.SUBSCRIBE and not failed:
+            consumer.ready = True
+            self._legs.subscribed(consumer_id)
+        elif asked.kind == _T.SUBSCRIBE or (asked.kind == _T.UNSUBSCRIBE and not failed):
+            self._forget(consumer_id)
+
+    def _is_closing_former(self, consumer_id: int) -> bool:
+        """Whether a CLOSE_CONSUMER of the owner's has met the client's own, with a SUBSCRIBE of that id behind it."""
+        consumer = self._consumers.get(consumer_id)
+        return consumer is not None and not consumer.ready and consumer_id in self._closing
 
     def _forget(self, consumer_id: int) -> None:
-        if self._consumers.pop(consumer_id, None) is None:
+        consumer = self._consumers.pop(consumer_id, None)
+        if consumer is None:
             return
+        if not consumer.ready:
+            self._asked.pop(consumer.request_id, None)
         self._legs.consumer_ended(consumer_id)
         self._consider_use()
 
@@ -313,5 +356,7 @@ class OwnerLeg:
             self._unused.set(UNUSED_S_MAX, self._not_used)
 
     def _not_used(self) -> None:
-        self._leg.close()
-        self._legs.leg_ended(self)
+        if self._asked:  # the owner's broker may be slow: what it says as long again is the client's to hear
+            self._unused.set(UNUSED_S_MAX, lambda: self.give_up(SLOW))
+        else:
+            self.give_up(UNUSED)

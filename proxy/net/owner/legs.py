@@ -27,6 +27,7 @@ import structlog
 from proxy.groups.ownership import Owner
 from proxy.net.alarm import Alarm
 from proxy.net.owner.fresh_credentials import FreshCredentials
+from proxy.net.owner.joining import Joining
 from proxy.net.owner.leg import OwnerLeg
 from proxy.net.owner.owners import HERE, is_elsewhere
 from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
@@ -38,7 +39,7 @@ from proxy.wire.frames import encode_command
 if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.group.holder_probes import HolderProbes
-    from proxy.net.owner.owners import Owners
+    from proxy.net.owner.owners import Owners, Place
     from proxy.net.owner.pulses import Pulses
     from proxy.net.owner.unreached import UnreachedOwners
     from proxy.net.ports import Clock, ElsewhereClient, Receiver
@@ -58,39 +59,11 @@ HERE_S_MAX: Final = 1.0
 SUPERSEDED_S: Final = 0.5
 """How long a former owner's CLOSE_CONSUMER may be on its way behind the record that names the next one."""
 SUPERSEDED: Final = "another replica owns it now"
+USED_ANEW: Final = "it has not confirmed the end of a consumer whose id another has now"
 AGAIN_S: Final = 0.1
 """Before a SUBSCRIBE that was refused is led again: by then a record or a lease has arrived that was on its way."""
 
 log = structlog.get_logger("keyline.owner")
-
-
-class _Joining:
-    """A consumer that no owner has let in yet."""
-
-    __slots__ = ("again", "command", "deadline", "frame", "here", "late", "look", "waits_for")
-
-    def __init__(
-        self,
-        command: pb.CommandSubscribe,
-        frame: bytes,
-        here: Callable[[], None],
-        look: Callable[[], None],
-        clock: Clock,
-    ) -> None:
-        self.command = command
-        self.frame = frame
-        self.here = here
-        self.look = look
-        self.deadline = Alarm(clock)
-        self.again = Alarm(clock)
-        self.late = False
-        self.waits_for = ""
-        """The owner that it was led to last."""
-
-    def stop(self) -> None:
-        """It is let in, or refused, or has gone."""
-        self.deadline.cancel()
-        self.again.cancel()
 
 
 class ClientLegs:
@@ -128,7 +101,7 @@ class ClientLegs:
         """By replica."""
         self._consumers: dict[int, OwnerLeg | None] = {}
         """None for one that is led nowhere now."""
-        self._joining: dict[int, _Joining] = {}
+        self._joining: dict[int, Joining] = {}
         """Of these, those without an answer."""
         self._joining_bytes = 0  # of their SUBSCRIBEs
         self._served: dict[int, Key] = {}
@@ -162,7 +135,7 @@ class ClientLegs:
             message = f"Connection reached max consumers limit: {self._limits.workers_per_connection_max}"
             self._client.send(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
-        joining = _Joining(command, frame, here, lambda: self._look(joining), self._clock)
+        joining = Joining(command, frame, here, lambda: self._look(joining), self._clock)
         joining.deadline.set(HERE_S_MAX if self._dial is None else OWNER_S_MAX, lambda: self._too_late(joining))
         self._consumers[consumer_id] = None
         self._joining[consumer_id] = joining
@@ -179,9 +152,6 @@ class ClientLegs:
     def request(self, kind: int, body: Any, frame: bytes) -> None:
         """As it says."""
         leg = self._consumers[body.consumer_id]
-        joining = self._joining.get(body.consumer_id)
-        if joining is not None and kind == _T.CLOSE_CONSUMER:
-            joining.late = True  # no other owner is asked: the client has given it up
         if leg is not None:
             leg.request(kind, body, frame)
         elif kind == _T.CLOSE_CONSUMER:
@@ -243,7 +213,7 @@ class ClientLegs:
     def subscribe_refused(self, consumer_id: int) -> bool:
         """As it says."""
         joining = self._joining.get(consumer_id)
-        if joining is None or joining.late:
+        if joining is None or not joining.deadline.is_set:
             return False
         self._consumers[consumer_id] = None
         joining.again.set(AGAIN_S, joining.look)
@@ -280,7 +250,7 @@ class ClientLegs:
 
     # ---- within
 
-    def _look(self, joining: _Joining) -> None:
+    def _look(self, joining: Joining) -> None:
         """Lead a consumer to its owner, if there is one now."""
         command = joining.command
         consumer_id = command.consumer_id
@@ -292,6 +262,7 @@ class ClientLegs:
             leg = self._consumers.get(consumer_id)
         if leg is not None or self._joining.get(consumer_id) is not joining:
             return
+        self._leave_closing(consumer_id, place)
         if place is HERE:
             self._forget(consumer_id)
             if self._dial is None and (command.topic, command.subscription) in self._owners.streamed:
@@ -304,7 +275,7 @@ class ClientLegs:
             else:
                 self._lead(place, joining, partial(self._dial, place))
 
-    def _lead(self, owner: Owner, joining: _Joining, dial: Callable[[Receiver], None]) -> None:
+    def _lead(self, owner: Owner, joining: Joining, dial: Callable[[Receiver], None]) -> None:
         leg = self._legs.get(owner.replica)
         if leg is None and self._fresh.refusal is not None:
             return  # the client's answer leads it on
@@ -328,11 +299,12 @@ class ClientLegs:
 
     def _look_at_served(self) -> None:
         """Wait for former owners to close what is another's now, if anything is; not for one that was dropped."""
-        for leg in self._lost_bundles():
+        lost = self._lost_bundles()
+        for leg in dict.fromkeys(lost.values()):
             if not self._owners.table.has(leg.owner.replica):
                 leg.give_up(SUPERSEDED)
             elif not self._superseded.is_set:
-                self._superseded.set(SUPERSEDED_S, self._give_up_former)
+                self._superseded.set(SUPERSEDED_S, partial(self._give_up_former, lost))
 
     def _leave_former(self, leg: OwnerLeg) -> None:
         """A SUBSCRIBE waits at a replica that owns its subscription no more."""
@@ -341,23 +313,31 @@ class ClientLegs:
         else:
             leg.give_up(SUPERSEDED)  # it may stand still, and the next one is asked at once
 
-    def _give_up_former(self) -> None:
-        for leg in self._lost_bundles():
-            leg.give_up(SUPERSEDED)
+    def _leave_closing(self, consumer_id: int, place: Place) -> None:
+        """What another owner still sends to a closed consumer of this id would pass for what comes from there."""
+        for leg in list(self._legs.values()):
+            if leg.closes(consumer_id) and is_elsewhere(place, leg.owner.replica):
+                leg.give_up(USED_ANEW)
 
-    def _lost_bundles(self) -> dict[OwnerLeg, None]:
-        """Legs to replicas that a consumer is still at, but not its subscription."""
-        lost: dict[OwnerLeg, None] = {}
+    def _give_up_former(self, before: dict[int, OwnerLeg]) -> None:
+        """What was lost `before` had its time; what was lost since has as much."""
+        lost = self._lost_bundles()
+        for leg in dict.fromkeys(leg for each, leg in lost.items() if before.get(each) is leg):
+            leg.give_up(SUPERSEDED)
+        self._look_at_served()
+
+    def _lost_bundles(self) -> dict[int, OwnerLeg]:
+        """Consumers whose leg leads to a replica that does not own their subscription any more."""
+        lost: dict[int, OwnerLeg] = {}
         joining = {each: (one.command.topic, one.command.subscription) for each, one in self._joining.items()}
         for consumer_id, key in (self._served | joining).items():
             leg = self._consumers[consumer_id]
             if leg is not None and is_elsewhere(self._owners.place(*key), leg.owner.replica):
-                lost[leg] = None
+                lost[consumer_id] = leg
         return lost
 
-    def _too_late(self, joining: _Joining) -> None:
+    def _too_late(self, joining: Joining) -> None:
         """What its last owner says now is the answer; where it has none, there is none."""
-        joining.late = True
         refusal = self._fresh.refusal
         if self._consumers.get(joining.command.consumer_id) is not None:
             return
@@ -366,7 +346,7 @@ class ClientLegs:
         else:
             self._refuse(joining, refusal.message, refusal.error)
 
-    def _refuse(self, joining: _Joining, reason: str, code: int = pb.ServiceNotReady) -> None:
+    def _refuse(self, joining: Joining, reason: str, code: int = pb.ServiceNotReady) -> None:
         """The client, or the replica at its side, tries again, unless another code says that it is of no use."""
         self._forget(joining.command.consumer_id)
         self._client.send(error_frame(code, reason, joining.command.request_id))
@@ -389,7 +369,7 @@ class ClientLegs:
             self._owners.forget(joining.look)
             self._wait_for("", joining)
 
-    def _wait_for(self, owner: str, joining: _Joining) -> None:
+    def _wait_for(self, owner: str, joining: Joining) -> None:
         """A SUBSCRIBE waits for another owner's answer than before, or for none."""
         before, joining.waits_for = joining.waits_for, owner
         if before != owner:

@@ -8,8 +8,12 @@ A producer that was just closed may still have messages in flight to the gateway
 know it, and a broker closes a connection that sends for an unknown producer: such producers are kept as stale until the
 client opens them again.
 
-A broker does not answer the PRODUCER of a waiting producer any more once it has confirmed its close: the answer to the
-close removes both. Else each such wait would leave a request here for as long as the connection stands.
+A broker does not answer the PRODUCER of a waiting producer any more once it has confirmed its close, nor the SUBSCRIBE
+of a consumer that it was still making: the answer to the close removes both. Else each such wait would leave a request
+here for as long as the connection stands. An answer that comes all the same is the client's, and says nothing here.
+
+A consumer has ended when its client closes it, as at a broker, which answers none of its acknowledgements from then on:
+they would wait here for ever. A producer ends with the broker's answer, which may be that it is not known yet.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.errors import LimitExceeded
+from proxy.net.relay.book import Book
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import CLOSURES, REPLIES, body_of, close_frame, refusal_frame
@@ -44,6 +49,11 @@ def leaves_no_room(held_bytes: int, size_bytes: int) -> bool:
     return held_bytes > 0 and held_bytes + size_bytes > BYTES_MAX
 
 
+_OPENINGS: Final = frozenset({_T.PRODUCER, _T.SUBSCRIBE})
+_OF_PRODUCERS: Final = frozenset({_T.PRODUCER, _T.CLOSE_PRODUCER})
+_OF_EITHER: Final = _OF_PRODUCERS | {_T.SUBSCRIBE, _T.CLOSE_CONSUMER, _T.UNSUBSCRIBE}
+"""What begins or ends a producer or a consumer."""
+
 _LOOKUP_REPLIES: Final = frozenset(
     {
         _T.LOOKUP_RESPONSE,
@@ -63,8 +73,6 @@ class Pending(NamedTuple):
     """On the wire; 0 for a lookup of the gateway's own."""
     number: int = 0
     """The higher, the later it was asked."""
-    creation: int | None = None
-    """Of a CLOSE_PRODUCER, the request id of its producer's PRODUCER if that had no answer yet."""
 
     def has_ended(self, ended: pb.CommandEndTxnResponse) -> bool:
         """Whether this asked for the end of a transaction, and the coordinator answers that it has done so.
@@ -90,10 +98,8 @@ class RelayedRequests:
         self._bytes_held = 0
         self._asked = 0
         self._acks_pending = 0
-        self._creations: dict[int, int] = {}
-        """By producer id, the request id of its latest PRODUCER, while that has no answer."""
-        self._producers: dict[int, bool] = {}
-        self._consumers: dict[int, bool] = {}
+        self._producers = Book()
+        self._consumers = Book()
         self._stale_producers: set[int] = set()
         self._own = OWN_REQUESTS
 
@@ -118,15 +124,15 @@ class RelayedRequests:
 
     def closing_frames(self, but: Container[int]) -> Iterator[bytes]:
         """Close everything open, except these producers; answers are not awaited."""
-        for producer_id in self._producers:
+        for producer_id in self._producers.open:
             if producer_id not in but:
                 yield commands.close_producer(producer_id, self.own_id())
-        for consumer_id in self._consumers:
+        for consumer_id in self._consumers.open:
             yield commands.close_consumer(consumer_id, self.own_id())
 
     def consumer_ready(self, consumer_id: int) -> bool | None:
-        """Whether a relayed consumer was answered; None when there is none of that id."""
-        return self._consumers.get(consumer_id)
+        """Whether a relayed consumer was answered; None when there is none of that id, or the client closes it."""
+        return self._consumers.open.get(consumer_id)
 
     def waiting_lookup(self, request_id: int) -> Pending | None:
         """The lookup of that id, if it has no answer yet."""
@@ -149,25 +155,23 @@ class RelayedRequests:
             raise LimitExceeded(message)
         self._strike(key)
         self._asked += 1
-        creation = self._creations.get(body.producer_id) if kind == _T.CLOSE_PRODUCER else None
-        self._pending[key] = Pending(kind, body, size_bytes, self._asked, creation)
+        self._pending[key] = Pending(kind, body, size_bytes, self._asked)
         self._bytes_held += size_bytes
         if kind == _T.ACK:
             self._acks_pending += 1
-        elif kind == _T.PRODUCER:
-            self._creations[body.producer_id] = body.request_id
-            self._producers.setdefault(body.producer_id, False)
+        elif kind in _OPENINGS:
+            book, name = self._named(kind, body)
+            book.asked(name, body.request_id, self._asked)
+        elif kind == _T.CLOSE_CONSUMER:
+            self._consumers.open.pop(body.consumer_id, None)
+        if kind in _OF_PRODUCERS:
             self._stale_producers.discard(body.producer_id)
-        elif kind == _T.CLOSE_PRODUCER:
-            self._stale_producers.discard(body.producer_id)
-        elif kind == _T.SUBSCRIBE:
-            self._consumers.setdefault(body.consumer_id, False)
 
     def opens(self, kind: int, body: Any) -> bool:
         """Whether what a closure names is open here or being opened, so that its turn comes after that."""
         if kind == _T.CLOSE_PRODUCER:
-            return body.producer_id in self._producers
-        return kind == _T.CLOSE_CONSUMER and body.consumer_id in self._consumers
+            return body.producer_id in self._producers.open
+        return kind == _T.CLOSE_CONSUMER and body.consumer_id in self._consumers.open
 
     def forget_stale(self, producer_id: int) -> None:
         """Take note that the client has closed a stale producer."""
@@ -193,21 +197,20 @@ class RelayedRequests:
     def closed_by_broker(self, command: pb.BaseCommand) -> None:
         """Take note of a CLOSE_PRODUCER or CLOSE_CONSUMER from the broker."""
         if command.type == _T.CLOSE_PRODUCER:
-            self._producers.pop(command.close_producer.producer_id, None)
+            self._producers.closed(command.close_producer.producer_id)
         else:
-            self._consumers.pop(command.close_consumer.consumer_id, None)
+            self._consumers.closed(command.close_consumer.consumer_id)
 
     def lose(self, reason: str) -> Iterator[bytes]:
         """Yield what the client must hear now that the broker is gone, and begin with an empty book.
 
         Of what the gateway asked by itself it hears nothing: not of a producer that was being taken back either.
         """
-        self._stale_producers.update(self._producers)
+        self._stale_producers.update(self._producers.open)
         self._forget_own()
         pending, self._pending, self._acks_pending, self._bytes_held = self._pending, {}, 0, 0
-        producers, self._producers = self._producers, {}
-        consumers, self._consumers = self._consumers, {}
-        self._creations.clear()
+        producers, self._producers = self._producers.open, Book()
+        consumers, self._consumers = self._consumers.open, Book()
         for each in pending.values():
             if each.kind in CLOSURES:
                 yield commands.success(each.body.request_id)
@@ -225,9 +228,10 @@ class RelayedRequests:
         for key, each in list(self._pending.items()):
             if each.body.request_id > OWN_REQUESTS:
                 self._strike(key)
-                self._strike_creation(each)
-                if each.kind in (_T.PRODUCER, _T.CLOSE_PRODUCER):
-                    self._producers.pop(each.body.producer_id, None)
+                if each.kind == _T.CLOSE_PRODUCER:
+                    self._strike_closed(each)
+                if each.kind in _OF_PRODUCERS:
+                    self._producers.open.pop(each.body.producer_id, None)
                 if each.kind == _T.PRODUCER:  # a question: no client sends by it
                     self._stale_producers.discard(each.body.producer_id)
 
@@ -246,33 +250,35 @@ class RelayedRequests:
         self._bytes_held -= pending.size_bytes
         if pending.kind == _T.ACK:
             self._acks_pending -= 1
-        elif pending.kind == _T.PRODUCER and self._creations.get(pending.body.producer_id) == pending.body.request_id:
-            del self._creations[pending.body.producer_id]
+        elif pending.kind in _OPENINGS:
+            book, name = self._named(pending.kind, pending.body)
+            book.struck(name, pending.body.request_id)
         return pending
 
-    def _strike_creation(self, close: Pending) -> None:
-        """Remove the request that this close has ended, unless it was asked for anew behind the close."""
-        if close.creation is None:
-            return
-        key = False, close.creation
-        creation = self._pending.get(key)
-        if creation is not None and creation.number < close.number:
-            self._strike(key)
+    def _strike_closed(self, close: Pending) -> None:
+        """Remove the requests for what this has closed, but not what was asked for anew behind it."""
+        book, name = self._named(close.kind, close.body)
+        for request_id in book.asked_before(name, close.number):
+            self._strike((False, request_id))
+
+    def _named(self, kind: int, body: Any) -> tuple[Book, int]:
+        """Where the producer or consumer stands that a request is about, and its id."""
+        if kind in _OF_PRODUCERS:
+            return self._producers, body.producer_id
+        assert kind in _OF_EITHER
+        return self._consumers, body.consumer_id
 
     def _settle(self, pending: Pending, *, succeeded: bool) -> None:
-        kind, body = pending.kind, pending.body
-        if kind == _T.PRODUCER:
-            _opened(self._producers, body.producer_id, succeeded=succeeded)
-        elif kind == _T.SUBSCRIBE:
-            _opened(self._consumers, body.consumer_id, succeeded=succeeded)
-        elif succeeded and kind == _T.CLOSE_PRODUCER:
-            self._strike_creation(pending)
-            if body.producer_id in self._creations:  # asked for anew behind the close
-                self._producers[body.producer_id] = False
-            else:
-                self._producers.pop(body.producer_id, None)
-        elif succeeded and kind in (_T.CLOSE_CONSUMER, _T.UNSUBSCRIBE):
-            self._consumers.pop(body.consumer_id, None)
+        kind = pending.kind
+        if kind not in _OF_EITHER:
+            return
+        book, name = self._named(kind, pending.body)
+        if kind in _OPENINGS:
+            book.answered(name, succeeded=succeeded)
+        elif succeeded:
+            if kind in CLOSURES:
+                self._strike_closed(pending)
+            book.closed(name)
 
 
 def _same_producer(before: Pending, kind: int, body: Any) -> bool:
@@ -280,10 +286,3 @@ def _same_producer(before: Pending, kind: int, body: Any) -> bool:
     if not before.kind == kind == _T.PRODUCER:
         return False
     return bool(before.body.producer_id == body.producer_id and before.body.topic == body.topic)
-
-
-def _opened(book: dict[int, bool], owner_id: int, *, succeeded: bool) -> None:
-    if succeeded and owner_id in book:
-        book[owner_id] = True
-    elif not succeeded and book.get(owner_id) is False:
-        del book[owner_id]

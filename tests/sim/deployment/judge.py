@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from proxy.net.owner.door import Knock
+from proxy.net.owner.legs import ClientLegs
 from proxy.net.owner.proof import ANSWER_BYTES, HELLO_BYTES, LENGTH_BYTES, PROOF_BYTES
 from proxy.net.session.session import ClientSession
 from proxy.wire import frames
@@ -256,12 +257,14 @@ class OwnersModel(Model):
 
 
 def _is_led(end: End, consumer_id: int) -> bool:
-    """Whether another replica serves this consumer of a client that is connected here."""
+    """Whether another replica serves this consumer of a client that is connected here, or does not know of its end."""
     receiver = end.receiver
     if not isinstance(receiver, ClientSession) or receiver._parts is None:
         return False
     elsewhere = receiver._parts.elsewhere
-    return elsewhere is not None and consumer_id in elsewhere
+    if not isinstance(elsewhere, ClientLegs):
+        return False
+    return consumer_id in elsewhere or any(leg.closes(consumer_id) for leg in elsewhere._legs.values())
 
 
 @dataclass

@@ -114,7 +114,7 @@ MUTANTS = (
     _mutant(
         "a client does not hear that its leg is lost",
         "proxy/net/owner/leg.py",
-        "            if ready:\n                told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))\n",
+        "            if consumer.ready:\n                told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))\n",
         "",
     ),
     _mutant(
@@ -127,14 +127,14 @@ MUTANTS = (
     _mutant(
         "a leg to a former owner is kept",
         LEGS,
-        "        for leg in self._lost_bundles():\n            leg.give_up",
-        "        for leg in self._lost_bundles() - self._lost_bundles():\n            leg.give_up",
+        "        for leg in dict.fromkeys(leg for each, leg in lost.items() if before.get(each) is leg):\n",
+        "        for leg in ():\n",
         "tests/net/test_owner_legs.py",
     ),
     _mutant(
         "a refusal by a replica that owns it no more reaches the client",
         LEGS,
-        "        if joining is None or joining.late:\n            return False\n",
+        "        if joining is None or not joining.deadline.is_set:\n            return False\n",
         "        if True:\n            return False\n",
         "tests/net/test_owner_legs.py",
     ),
