@@ -23,6 +23,7 @@ from proxy.net.relay.requests import BYTES_MAX
 from proxy.net.session.liveness import LIVENESS_S
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import error_frame
 from tests.net.assignment_rig import NoBrokers
 from tests.net.fakes import FakeClock, FakeConnector, FakeTransport
 from tests.net.session_rig import (
@@ -266,6 +267,18 @@ def end_transaction(request_id: int) -> bytes:
     """Build END_TXN, a commit."""
     body = pb.CommandEndTxn(request_id=request_id, txnid_most_bits=0, txnid_least_bits=5, txn_action=pb.COMMIT)
     return encode(T.END_TXN, body)
+
+
+def test_an_owner_that_has_no_room_for_connections_is_asked_again() -> None:
+    """It says so as a broker does, whose clients connect again; a consumer that hears it gives up for good."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    rig.dialled.last.accept().deliver(error_frame(pb.NotAllowedError, "Reached the maximum number of connections"))
+    assert rig.to_client() == []
+    rig.clock.advance(AGAIN_S)
+    rig.let_in().deliver(success(101))
+    assert [command.success.request_id for command in rig.to_client()] == [101]
 
 
 @pytest.mark.parametrize("refused", [False, True])

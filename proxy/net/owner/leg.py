@@ -283,7 +283,8 @@ class OwnerLeg:
         """Tell the client of everything that it has lost, and of everything that it waits for."""
         self.unreached = not self._heard and refusal is None
         self._tried_again = refusal is not None and self._legs.leg_refused(self, refusal)
-        self._lost(reason, refusal)
+        full = refusal is not None and refusal.error == pb.NotAllowedError  # of connections: it may have room soon
+        self._lost(reason, None if full else refusal)
 
     # ---- within
 
