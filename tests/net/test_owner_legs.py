@@ -657,6 +657,41 @@ def test_an_id_that_is_used_anew_gets_nothing_of_a_consumer_that_another_owner_h
         assert rig.client.take() == success(12) + message(1, 4)
 
 
+@pytest.mark.parametrize("next_owner", ["c", "here"])
+def test_a_former_owners_close_does_not_end_a_consumer_that_stands_elsewhere(next_owner: str) -> None:
+    """It let the former one of that id in, and lost the bundle, before it read that its client had closed that."""
+    rig = Rig()
+    rig.own((3, "b"), (4, "b"))
+    former = rig.consumer(2, 4)
+    rig.subscribe(1, 3)
+    rig.client.deliver(close_consumer(1, 9))
+    if next_owner == "c":
+        rig.own((3, "c"), (4, "b"), epoch=2)
+        rig.subscribe(1, 3, 12)
+        rig.let_in().deliver(success(12))
+    else:
+        rig.own((4, "b"), epoch=2)
+        rig.held.open.add(3)
+        rig.owners.changed()
+        rig.subscribe(1, 3, 12)
+        rig.directory.workers[-1].link.subscribed()
+    assert rig.client.take() == success(12)
+    former.deliver(success(101) + close_consumer(1, CLOSED_BY_OWNER) + success(9))
+    assert rig.client.take() == success(101) + success(9)
+
+
+def test_a_close_with_the_request_id_of_its_subscribe_leaves_nothing() -> None:
+    """A client may number as it likes."""
+    rig = Rig()
+    rig.own((3, "b"), (4, "b"))
+    leg = rig.consumer(2, 4)
+    for number in range(10, 20):
+        rig.client.deliver(subscribe(number, 7, topic=topic_of(3)) + close_consumer(number, 7))
+        leg.deliver(success(7))
+    (owner_leg,) = rig.session._parts.elsewhere._legs.values()  # type: ignore[union-attr]
+    assert (owner_leg._asked, owner_leg._closing) == ({}, {})
+
+
 def test_an_owner_that_has_confirmed_a_close_is_not_left_for_an_id_that_is_used_anew() -> None:
     """It sends no more of that; unless there was another of that id, which is being closed still."""
     for last_answered in (True, False):

@@ -259,6 +259,19 @@ def test_an_answer_that_meets_the_close_of_its_consumer_opens_nothing() -> None:
     assert [command.success.request_id for command in rig.to_client()] == [7]
 
 
+def test_an_answer_to_a_closed_consumer_is_not_that_to_the_next_of_its_id() -> None:
+    """That one is refused when the broker goes, and nothing of it is closed."""
+    rig = with_worker()
+    rig.client.deliver(subscribe(6, 60, SHARED) + CLOSE_CONSUMER + subscribe(6, 62, SHARED))
+    rig.broker.deliver(success(60))
+    rig.to_client()
+    rig.broker.lose()
+    assert [(told.type, told.error.request_id or told.success.request_id) for told in rig.to_client()] == [
+        (T.SUCCESS, 7),
+        (T.ERROR, 62),
+    ]
+
+
 def test_a_subscribe_before_an_unsubscribe_is_answered_after_it() -> None:
     """A broker may ask first whether the client may: then it makes another consumer."""
     rig = with_worker()

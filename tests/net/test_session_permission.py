@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -205,7 +205,7 @@ def test_what_waits_for_an_answer_is_bounded() -> None:
     """A SUBSCRIBE may have megabytes, and its client may leave the answer unread for as long as it likes."""
     rig = new_rig()
     body = pb.CommandSubscribe(topic="orders", subscription="s", subType=pb.CommandSubscribe.Key_Shared)
-    body.metadata.add(key="x", value="x" * (BYTES_MAX // 8))
+    body.schema.CopyFrom(pb.Schema(name="s", type=pb.Schema.Avro, schema_data=b"x" * (BYTES_MAX // 8)))
     for number in range(8):
         body.consumer_id = body.request_id = number
         rig.client.deliver(encode(T.SUBSCRIBE, body))
@@ -408,6 +408,75 @@ def test_who_lets_no_question_be_answered_has_to_subscribe_anew() -> None:
     assert [call[0] for call in port.calls] == ["lost"]
     assert T.CLOSE_CONSUMER in [command.type for command in rig.to_client()]
     assert rig.workers_count == 0
+
+
+def test_who_subscribes_anew_after_that_is_asked_about_anew() -> None:
+    """It was closed again at each look, though the broker had permitted it meanwhile."""
+    rig = new_rig()
+    joined(rig)
+    for _ in range(UNANSWERED_MAX + 1):
+        rig.clock.advance(AGAIN_S)
+    assert rig.workers_count == 0
+    while questions := asked(rig):
+        answer(rig, questions[0], pb.NotAllowedError)
+    rig.take_all()
+    port = joined(rig, 1, 200)
+    for _ in range(2 * UNANSWERED_MAX):
+        rig.clock.advance(AGAIN_S)
+        (question,) = asked(rig)
+        answer(rig, question, pb.NotAllowedError)
+    assert port.calls == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        ({"consumer_name": "x" * 1_001}, pb.NotAllowedError, "a consumer name of 1001 characters: at most 1000"),
+        ({"subscription": "x" * 1_001}, pb.NotAllowedError, "a subscription name of 1001 characters: at most 1000"),
+        (
+            {"topic": "persistent://a/b/" + "x" * 3_984},
+            pb.NotAllowedError,
+            "a topic name of 4001 characters: at most 4000",
+        ),
+        (
+            {"metadata": [pb.KeyValue(key="k", value="x" * 65_535), pb.KeyValue(key="", value="x")]},
+            pb.MetadataError,
+            "consumer properties of 65537 characters: at most 65536",
+        ),
+    ],
+)
+def test_a_worker_with_words_of_megabytes_is_refused(fields: dict[str, Any], code: int, words: str) -> None:
+    """Before the broker is asked: each line that tells of the worker would have its name."""
+
+    def wanting(request_id: int, fields: dict[str, Any]) -> bytes:
+        asked_for = {"topic": "orders", "subscription": "s"} | fields
+        kind = pb.CommandSubscribe.Key_Shared
+        return encode(T.SUBSCRIBE, pb.CommandSubscribe(subType=kind, consumer_id=1, request_id=request_id, **asked_for))
+
+    rig = new_rig()
+    rig.client.deliver(wanting(100, fields))
+    assert asked(rig) == []
+    (told,) = rig.to_client()
+    assert (told.error.request_id, told.error.error, told.error.message) == (100, code, f"{words} are allowed")
+    ((name, value),) = fields.items()
+    rig.client.deliver(wanting(101, {name: value[:-1]}))
+    assert len(asked(rig)) == 1
+
+
+def test_questions_of_workers_that_were_closed_are_bounded() -> None:
+    """Each keeps names, until a broker answers that may take its time."""
+    rig = SessionRig(Limits(keep_alive_s=3_600, workers_per_connection_max=5), authorize=True).connect()
+    for number in range(10):
+        close = encode(T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=1, request_id=200 + number))
+        rig.client.deliver(subscribe(1, 100 + number, topic=f"t{number}") + close)
+    assert [told.type for told in rig.to_client()] == [T.SUCCESS] * 10
+    questions = asked(rig)
+    assert len(questions) == 10
+    rig.client.deliver(subscribe(1, 110, topic="t10"))
+    (told,) = rig.to_client()
+    assert (told.error.request_id, told.error.error) == (110, pb.TooManyRequests)
+    answer(rig, questions[0], pb.NotAllowedError)
+    joined(rig, 1, 111)
 
 
 def test_who_waits_while_no_question_is_answered_is_told_to_try_again() -> None:

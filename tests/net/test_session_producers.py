@@ -896,7 +896,7 @@ def test_who_fences_is_closed_while_the_broker_is_asked() -> None:
         ((_, question),) = asked(c)
         assert answers(c) == [(number + 1, "success")]
         assert rig.elections.summary().waiting_bytes == before
-        assert not c.session._parts.producers._ownership_changes._questions
+        assert not c.session._parts.producers._ownership_changes._questions  # type: ignore[union-attr]
         c.broker.deliver(success(question))
         rig.clock.advance(PROMOTION_S_MAX)
     c.client.deliver(want(60, mode=FENCE))

@@ -192,7 +192,7 @@ def test_subscribes_that_wait_have_a_bound_whatever_else_was_answered() -> None:
     """A client could ask for statistics with each, and have the gateway keep as many megabytes as it likes."""
     rig = SessionRig().connect()
     body = pb.CommandSubscribe(topic="orders", subscription="s", subType=pb.CommandSubscribe.Key_Shared)
-    body.metadata.add(key="x", value="x" * (BYTES_MAX // 8))
+    body.schema.CopyFrom(pb.Schema(name="s", type=pb.Schema.Avro, schema_data=b"x" * (BYTES_MAX // 8)))
     for number in range(8):
         body.consumer_id = body.request_id = number
         rig.client.deliver(encode(T.SUBSCRIBE, body))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psutil
 import pytest
 
@@ -160,16 +158,6 @@ def test_who_names_slots_that_no_worker_may_name_so_is_refused_at_once() -> None
     assert holder.asked_for_life == []
 
 
-def test_a_worker_with_properties_of_megabytes_is_refused() -> None:
-    """Operators are told them, and a connection may have ten thousand workers."""
-    rig = SubscriptionRig()
-    most = [pb.KeyValue(key="k", value="x" * (65_535 - 2)), pb.KeyValue(key="a", value="b")]
-    refused = rig.subscribe("a", metadata=[*most, pb.KeyValue(key="", value="x")])
-    words = "consumer properties of 65537 characters: at most 65536 are allowed"
-    assert refused.error() == (pb.MetadataError, words)
-    assert rig.subscribe("b", metadata=most).answers() == [T.SUCCESS]
-
-
 def test_a_worker_that_was_let_in_does_not_keep_its_schema() -> None:
     """What our own consumer is made of keeps the first one's."""
     rig = SubscriptionRig()
@@ -205,22 +193,6 @@ def test_what_was_judged_is_remembered_by_its_digest() -> None:
     assert (len(judged), sum(len(digest) for digest, _ in judged)) == (3, 64)
     rig.subscribe("d", schema=schema("c" * 100_000))
     assert len(rig.subscription.subscribers) == 4
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"consumer_name": "x" * 1_001}, "a consumer name of 1001 characters: at most 1000 are allowed"),
-        ({"subscription": "x" * 1_001}, "a subscription name of 1001 characters: at most 1000 are allowed"),
-        ({"topic": "persistent://a/b/" + "x" * 3_984}, "a topic name of 4001 characters: at most 4000 are allowed"),
-    ],
-)
-def test_a_worker_with_a_name_of_megabytes_is_refused(fields: dict[str, Any], words: str) -> None:
-    """The name would be hashed for each point of the ring, and stand in each line that tells of the worker."""
-    rig = SubscriptionRig()
-    assert rig.subscribe(**fields).error() == (pb.NotAllowedError, words)
-    longest = {name: text[:-1] for name, text in fields.items()}
-    assert rig.subscribe(**longest).answers() == [T.SUCCESS]
 
 
 @pytest.mark.parametrize("ends", ["closes", "loses", "shut"])

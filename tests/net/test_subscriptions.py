@@ -24,6 +24,45 @@ def stopped() -> tuple[SubscriptionRig, Worker]:
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
+def test_payloads_that_wait_for_clients_are_dropped_when_memory_is_short() -> None:
+    """The oldest first, and no more than needed: else clients that take nothing would stop all reading for ever."""
+    rig = SubscriptionRig(gateway_memory_bytes=LIMIT)
+
+    def kept(size: int) -> list[str]:
+        wish, dropped = rig.openings.open_in_background(size, bytes, lambda _: None), list[str]()
+
+        def drop() -> None:
+            dropped.append("dropped")
+            wish.release()
+
+        wish.keep(drop)
+        return dropped
+
+    first, second = kept(LIMIT // 2), kept(LIMIT // 2)
+    assert (first, second, rig.statistics().reading_stopped) == ([], [], False)
+    wish = rig.openings.open_in_background(1_000, bytes, lambda _: None)
+    assert (first, second, rig.statistics().reading_stopped) == (["dropped"], [], False)
+    wish.release()
+
+
+def test_nothing_is_kept_for_clients_while_memory_is_short() -> None:
+    """As long as others hold it."""
+    rig, worker = stopped()
+    wish, dropped = rig.openings.open_in_background(300, bytes, lambda _: None), list[str]()
+
+    def drop() -> None:
+        dropped.append("dropped")
+        wish.release()
+
+    wish.keep(drop)
+    assert dropped == ["dropped"]
+    worker.ack(*range(15))
+    assert not rig.statistics().reading_stopped
+    wish = rig.openings.open_in_background(300, bytes, lambda _: None)
+    wish.keep(drop)
+    assert dropped == ["dropped"]
+
+
 def test_bytes_held_are_counted_until_the_entry_is_acknowledged() -> None:
     """Pending or waiting, whole or in slices, over all subscriptions; nothing is left when all is acknowledged."""
     rig = SubscriptionRig()

@@ -258,9 +258,10 @@ class OwnerLeg:
     def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
         """Take note of what begins and ends, and pass it on."""
         if command.type == _T.CLOSE_CONSUMER:
-            if self._is_closing_former(command.close_consumer.consumer_id):
-                return
-            self._forget(command.close_consumer.consumer_id)
+            consumer_id = command.close_consumer.consumer_id
+            if consumer_id not in self._consumers or self._is_closing_former(consumer_id):
+                return  # of one that the client has closed: it may have another of that id, at another owner perhaps
+            self._forget(consumer_id)
         else:
             request_id = body_of(command).request_id
             if request_id == UNASKED:
@@ -340,15 +341,15 @@ class OwnerLeg:
 
     def _is_closing_former(self, consumer_id: int) -> bool:
         """Whether a CLOSE_CONSUMER of the owner's has met the client's own, with a SUBSCRIBE of that id behind it."""
-        consumer = self._consumers.get(consumer_id)
-        return consumer is not None and not consumer.ready and consumer_id in self._closing
+        return not self._consumers[consumer_id].ready and consumer_id in self._closing
 
     def _forget(self, consumer_id: int) -> None:
         consumer = self._consumers.pop(consumer_id, None)
         if consumer is None:
             return
-        if not consumer.ready:
-            self._asked.pop(consumer.request_id, None)
+        asked = self._asked.get(consumer.request_id)
+        if asked is not None and asked.kind == _T.SUBSCRIBE and asked.consumer is consumer:
+            del self._asked[consumer.request_id]
         self._legs.consumer_ended(consumer_id)
         self._consider_use()
 

@@ -162,8 +162,11 @@ class RelayedRequests:
         elif kind in _OPENINGS:
             book, name = self._named(kind, body)
             book.asked(name, body.request_id, self._asked)
-        elif kind == _T.CLOSE_CONSUMER:
-            self._consumers.open.pop(body.consumer_id, None)
+        elif kind in CLOSURES:
+            book, name = self._named(kind, body)
+            book.closing(name, self._asked)
+            if kind == _T.CLOSE_CONSUMER:
+                book.open.pop(name, None)
         if kind in _OF_PRODUCERS:
             self._stale_producers.discard(body.producer_id)
 
@@ -274,7 +277,7 @@ class RelayedRequests:
             return
         book, name = self._named(kind, pending.body)
         if kind in _OPENINGS:
-            book.answered(name, succeeded=succeeded)
+            book.answered(name, pending.number, succeeded=succeeded)
         elif succeeded:
             if kind in CLOSURES:
                 self._strike_closed(pending)

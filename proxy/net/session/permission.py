@@ -138,6 +138,11 @@ class Permission:
         self._places: dict[Place | OwnTopic, Question] = {}
         """The same, one for each place."""
 
+    @property
+    def under_way(self) -> int:
+        """Questions that have no answer, though whoever asked may have gone."""
+        return len(self._questions)
+
     def ask(self, place: Place | OwnTopic, answered: Answered) -> None:
         """Ask the broker; the answer follows, at once if the relay takes no more."""
         question = self._places.get(place)
@@ -264,6 +269,7 @@ class PermissionWatch:
         unanswered = self._unanswered.get(place, 0)
         if not away:
             if unanswered >= UNANSWERED_MAX:
+                del self._unanswered[place]  # who subscribes again is asked about anew
                 text = f"the broker has not answered {unanswered} times whether this is permitted"
                 self._denied(place, ClientError(text, pb.ServiceNotReady))
                 return

@@ -15,6 +15,7 @@ import structlog
 from proxy.errors import ClientError, KeylineError, OwnedElsewhere
 from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
 from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjudged
+from proxy.net.subscription.policy import refuse_oversized
 from proxy.net.subscription.refusals import code_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -200,15 +201,12 @@ class SessionWorkers:
         """
         consumer_id = command.consumer_id
         assert consumer_id not in self._workers
-        if len(self._workers) >= self._workers_max:
-            self._counters.workers_refused_total += 1
-            message = f"Connection reached max consumers limit: {self._workers_max}"
-            self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
-            return
         size_bytes = command.ByteSize()
-        if leaves_no_room(self._unanswered_bytes, size_bytes):
+        try:
+            self._check(command, size_bytes)
+        except ClientError as error:
             self._counters.workers_refused_total += 1
-            self._transport.write(error_frame(pb.TooManyRequests, BYTES_FULL, command.request_id))
+            self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
             return
         worker = Worker(
             self._transport, self._connect, command, size_bytes, self._first,
@@ -220,6 +218,19 @@ class SessionWorkers:
             self._join(worker, command)
         else:
             self._ask(self._permission, worker, command)
+
+    def _check(self, command: pb.CommandSubscribe, size_bytes: int) -> None:
+        """Raise `ClientError` if it is not taken, whatever the client may.
+
+        A question keeps the names, and has to be answered also when its worker is closed.
+        """
+        if len(self._workers) >= self._workers_max:
+            raise ClientError(f"Connection reached max consumers limit: {self._workers_max}", pb.ConsumerBusy)
+        if leaves_no_room(self._unanswered_bytes, size_bytes):
+            raise ClientError(BYTES_FULL, pb.TooManyRequests)
+        if self._permission is not None and self._permission.under_way >= 2 * self._workers_max:
+            raise ClientError("the broker is asked for too many permissions of this connection", pb.TooManyRequests)
+        refuse_oversized(command)
 
     def _ask(self, permission: Permission, worker: Worker, command: pb.CommandSubscribe) -> None:
         def left() -> None:

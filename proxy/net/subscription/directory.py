@@ -17,7 +17,6 @@ from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 from proxy.net.subscription.durations import AllDurations, Durations, durations_of, namespace_of
 from proxy.net.subscription.owned import OwnedSubscription
 from proxy.net.subscription.pending_worker import PendingWorker
-from proxy.net.subscription.policy import refuse_oversized
 from proxy.net.subscription.refusals import code_of, error_frame
 from proxy.net.subscription.services import Services
 from proxy.net.subscription.subscription import Assignment, Subscription
@@ -103,7 +102,6 @@ class Subscriptions:
         streamed = key in self._streamed if subscription is None else subscription.state.streamed
         ownership = None if streamed else self.ownership
         try:
-            refuse_oversized(command)
             services.quota.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
             if ownership is not None:
                 ownership.check(key)
@@ -153,7 +151,8 @@ class Subscriptions:
             self._resume_reading()
 
     def _stop_reading(self) -> None:
-        self.services.reading_stopped = True
+        services = self.services
+        services.reading_stopped = True
         self._reading_stops += 1
         log.warning("reading stopped", cause="memory budget used up", held_bytes=self._bytes_held)
         consumers = [consumer for subscription in self._subscriptions.values() for consumer in subscription.consumers]
@@ -161,9 +160,11 @@ class Subscriptions:
         self._paused_links = list(links.values())
         for link in self._paused_links:
             link.pause_reading(self)
+        services.openings.save_memory(short=True)
 
     def _resume_reading(self) -> None:
         self.services.reading_stopped = False
+        self.services.openings.save_memory(short=False)
         for link in self._paused_links:
             link.resume_reading(self)
         self._paused_links = []

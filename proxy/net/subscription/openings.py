@@ -111,6 +111,7 @@ class Openings:
         self._kept: dict[BackgroundOpening, Callable[[], None]] = {}
         """How to drop each, the oldest first."""
         self._kept_bytes = 0
+        self._kept_bytes_max = self.limits.kept_bytes
 
     def spend(self, opener: Opener, cost: int) -> bool:
         """Whether it may open something of that cost in this turn: True means that it does."""
@@ -160,10 +161,18 @@ class Openings:
         self._under_way.remove(wish)
         self._kept[wish] = drop
         self._kept_bytes += wish.size
-        while self._kept_bytes > self.limits.kept_bytes:
-            drop_oldest = next(iter(self._kept.values()))
-            drop_oldest()
+        self._drop_oldest()
         self._begin_more()
+
+    def save_memory(self, *, short: bool) -> None:
+        """While the gateway's memory is short, nothing is kept for clients without room."""
+        self._kept_bytes_max = 0 if short else self.limits.kept_bytes
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        while self._kept_bytes > self._kept_bytes_max:
+            drop = next(iter(self._kept.values()))
+            drop()
 
     def released(self, wish: BackgroundOpening) -> None:
         """As `BackgroundOpening.release` says."""
