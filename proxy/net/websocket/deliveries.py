@@ -181,9 +181,12 @@ class Deliveries:
 
     def _work(self) -> None:
         steps, left_bytes = STEPS_PER_TURN, BYTES_PER_TURN
-        while self._topics and steps and left_bytes > 0 and self._may_go_on:
+        while self._topics and steps and left_bytes > 0:
+            took = self._step()
+            if took is None:
+                break
             steps -= 1
-            left_bytes -= self._step()
+            left_bytes -= took
         if not self._topics:
             return
         for consumer_id, permits in self._permits.to_grant():
@@ -193,14 +196,20 @@ class Deliveries:
         elif self._current is not None and self._current.messages is not None and self._current.in_background:
             self._current.in_background.keep(self._current.drop)
 
-    def _step(self) -> int:
-        """Returns the approximate number of bytes that were decompressed or delivered on the event loop."""
-        if self._current is None:
-            self._read(self._frames.popleft())
-            return 0
-        if self._current.messages is None:
-            return self._open(self._current)
-        return self._next_of(self._current, self._current.messages)
+    def _step(self) -> int | None:
+        """Returns the approximate number of bytes opened in this turn or delivered; None if nothing may be done."""
+        current = self._current
+        if current is None:
+            if not self._frames:
+                return None
+            current = self._read(self._frames.popleft())
+            if current is None:
+                return 0
+        if not self._has_room:
+            return None
+        if current.messages is not None:
+            return self._next_of(current, current.messages)
+        return self._open(current) if current.in_background is None else None
 
     def _next_of(self, current: _InDelivery, messages: Iterator[SocketMessage | MessagePosition]) -> int:
         """Deliver an entry's next message, or finish the entry; returns the approximate number of bytes."""
@@ -219,6 +228,8 @@ class Deliveries:
         current.touched = True
         current.permits_left -= 1
         self._permits.sent(consumer_id)
+        if not current.reading.messages:  # it was no batch
+            self._close_current()
         return self._deliver(message, current.chunks)
 
     def _close_current(self) -> None:
@@ -240,20 +251,20 @@ class Deliveries:
 
     # ---- entries
 
-    def _read(self, frame: bytes) -> None:
+    def _read(self, frame: bytes) -> _InDelivery | None:
         """Start an entry, if it is to be delivered."""
         head = parse_message(frame)
         consumer_id = head.consumer_id
         if not head.extras.message.endswith(self._marks[consumer_id]):
             self._permits.used(consumer_id, self._permits_of(head))
-            return
+            return None
         try:
             entry = read_entry(head, *self._topics[consumer_id])
         except UnreadableError as error:
             self._permits.used(consumer_id, 1)
             position = MessagePosition(self._topics[consumer_id][1], head.ledger, head.entry, WHOLE, 0)
             self._discard(consumer_id, [position], str(error), error.why)
-            return
+            return None
         chunks: tuple[MessagePosition, ...] = ()
         payload: bytes | None = entry.payload
         if entry.encrypted and self._request.encrypted != "CONSUME":
@@ -264,8 +275,9 @@ class Deliveries:
             payload, chunks = (None, ()) if whole is None else whole
         if payload is None:
             self._permits.used(consumer_id, entry.messages)
-        else:
-            self._current = _InDelivery(consumer_id, entry, chunks, payload, entry.messages)
+            return None
+        current = self._current = _InDelivery(consumer_id, entry, chunks, payload, entry.messages)
+        return current
 
     def _open(self, current: _InDelivery) -> int:
         """At once, or in the background if the result is large, so that the event loop is not blocked."""

@@ -58,11 +58,11 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Reading:
-    """How far an entry was read; it may be opened more than once."""
+    """How far a batch was read; it may be opened more than once."""
 
     messages: int = 0
     bytes: int = 0
-    """Of the plain payload, where these messages are a batch's."""
+    """Of the plain payload."""
 
 
 class UnreadableError(Exception):
@@ -114,18 +114,17 @@ def plain_payload(entry: Entry, payload: bytes) -> bytes:
 
 
 def open_entry(entry: Entry, plain: bytes, reading: Reading) -> Iterator[SocketMessage | MessagePosition]:
-    """Each unacknowledged message of an entry, one by one on demand, behind those that `reading` has, and counts them.
+    """Each unacknowledged message of an entry, one by one on demand; of a batch those behind `reading`, which goes on.
 
     `plain` is its plain payload. A message that was compacted away has only its position. Raises `UnreadableError`,
     possibly after messages that could be read.
     """
     metadata = entry.metadata
-    if metadata.HasField("num_messages_in_batch") and not entry.encrypted and not entry.chunk:
-        yield from _singles(entry, plain, reading)
-    elif not reading.messages:
-        reading.messages = 1
-        payload = b"" if metadata.null_value and not entry.encrypted else plain
-        yield _whole(entry, payload, _encryption(metadata) if entry.encrypted else None)
+    if entry.encrypted:
+        return iter((_whole(entry, plain, _encryption(metadata)),))
+    if not metadata.HasField("num_messages_in_batch") or entry.chunk:
+        return iter((_whole(entry, b"" if metadata.null_value else plain, None),))
+    return _singles(entry, plain, reading)
 
 
 def _singles(entry: Entry, plain: bytes, reading: Reading) -> Iterator[SocketMessage | MessagePosition]:
