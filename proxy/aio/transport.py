@@ -37,6 +37,9 @@ RESET: Final = struct.pack("ii", 1, 0)
 READ_OUT_S: Final = 1.0
 """Time in which a closing connection still reads the data that its peer has sent."""
 
+READ_BYTES: Final = 64 << 10
+"""Of one read of what a peer that has left had sent."""
+
 SCATTERED_BYTES: Final = 8 << 10
 """Pieces that are larger on average are written side by side: to join them costs more than a longer system call."""
 
@@ -214,6 +217,8 @@ class AioTransport(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
+        if exc is not None and self._descriptor >= 0:
+            self._read_rest()
         self._closing = self._writes_end = True
         self._descriptor = -1
         self._drop_pieces()
@@ -227,6 +232,20 @@ class AioTransport(asyncio.Protocol):
             self._receiver, self._received, self._make_receiver = None, _too_early, _no_receiver
 
     # ---- within
+
+    def _read_rest(self) -> None:
+        """Read what the peer had sent before it left: the loop gives that up where a write fails before it is read.
+
+        A client that closes has acknowledged what it worked on, just before. The socket is open still.
+        """
+        while self._reading and not self._closing:
+            try:
+                data = os.read(self._descriptor, READ_BYTES)
+            except OSError:
+                return
+            if not data:
+                return
+            self.data_received(data)
 
     def _send_at_once(self, data: bytes) -> bytes:
         """Send what the system takes now, while nothing waits to go before it; what is left."""

@@ -388,6 +388,34 @@ def test_what_the_peer_had_sent_is_read_before_its_connection_is_given_up(
     run(test)
 
 
+@pytest.mark.parametrize("resets", [False, True])
+@pytest.mark.parametrize("size", [3, 100_000])
+def test_what_a_peer_says_before_it_leaves_is_read_though_a_write_to_it_fails_first(
+    size: int,
+    resets: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """A client acknowledges and goes, while it is sent more; with unread bytes the system resets its connection."""
+    said = bytes(range(256)) * (size // 256) + bytes(size % 256)
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        assert receiver.transport is not None
+        if resets:
+            receiver.transport.write(b"unread")
+            await asyncio.sleep(0.01)
+        peer.setblocking(True)
+        peer.sendall(said)
+        peer.close()
+        for _ in range(3):  # the second fails at the latest
+            receiver.transport._transport.write(b"more")  # type: ignore[attr-defined]
+        await receiver.until(lambda: "closed" in receiver.names)
+        assert bytes(receiver.data) == said
+        assert receiver.names[-1] == "closed"
+        assert receiver.names.count("closed") == 1
+
+    run(test)
+
+
 @pytest.mark.parametrize("paused", [False, True])
 def test_who_reads_or_sends_without_end_is_given_up_all_the_same(
     paused: bool,  # noqa: FBT001 - a parameter of the test
