@@ -402,7 +402,7 @@ def test_what_a_peer_says_before_it_leaves_is_read_though_a_write_to_it_fails_fi
         assert receiver.transport is not None
         if resets:
             receiver.transport.write(b"unread")
-            await asyncio.sleep(0.01)
+            assert await read_all(bench.loop, peer, 1) == b"u", "the rest is there, too"
         peer.setblocking(True)
         peer.sendall(said)
         peer.close()

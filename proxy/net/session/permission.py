@@ -140,7 +140,7 @@ class Permission:
 
     @property
     def under_way(self) -> int:
-        """Questions that have no answer, though whoever asked may have gone."""
+        """Questions that have no answer; the workers that they are about may have gone."""
         return len(self._questions)
 
     def ask(self, place: Place | OwnTopic, answered: Answered) -> None:

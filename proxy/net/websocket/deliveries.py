@@ -157,18 +157,6 @@ class Deliveries:
 
     # ---- turns
 
-    @property
-    def _may_go_on(self) -> bool:
-        current = self._current
-        if current is None:
-            return bool(self._frames)
-        opening = current.messages is None and current.in_background is not None
-        return self._has_room and not opening
-
-    @property
-    def _has_room(self) -> bool:
-        return self._permits.room > 0 and self._pipe.writable
-
     def _turn(self) -> None:
         self._due = False
         try:
@@ -184,17 +172,16 @@ class Deliveries:
         while self._topics and steps and left_bytes > 0:
             took = self._step()
             if took is None:
+                self._keep()
                 break
             steps -= 1
             left_bytes -= took
+        else:
+            self.soon()
         if not self._topics:
             return
         for consumer_id, permits in self._permits.to_grant():
             self._pipe.send(commands.flow(consumer_id, permits))
-        if self._may_go_on:
-            self.soon()
-        elif self._current is not None and self._current.messages is not None and self._current.in_background:
-            self._current.in_background.keep(self._current.drop)
 
     def _step(self) -> int | None:
         """Returns the approximate number of bytes opened in this turn or delivered; None if nothing may be done."""
@@ -205,11 +192,17 @@ class Deliveries:
             current = self._read(self._frames.popleft())
             if current is None:
                 return 0
-        if not self._has_room:
+        if self._permits.room <= 0 or not self._pipe.writable:
             return None
         if current.messages is not None:
             return self._next_of(current, current.messages)
         return self._open(current) if current.in_background is None else None
+
+    def _keep(self) -> None:
+        """What is open waits for the client, and no others wait for that."""
+        current = self._current
+        if current is not None and current.messages is not None and current.in_background is not None:
+            current.in_background.keep(current.drop)
 
     def _next_of(self, current: _InDelivery, messages: Iterator[SocketMessage | MessagePosition]) -> int:
         """Deliver an entry's next message, or finish the entry; returns the approximate number of bytes."""
