@@ -173,7 +173,7 @@ class OtherReplicas(Asked, Protocol):
         """This replica."""
 
     def serving(self, key: Key) -> str | None:
-        """The replica that owns the subscription; None if it is this one, or none is known to."""
+        """The replica that owns the subscription; None if none is known to."""
 
     def find(self, replica: str) -> str:
         """The whole name of a replica, by that or by its configured one. Raises `NotFound`."""

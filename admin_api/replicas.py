@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ from admin_api.schemas.replicas import AnswerHead, Question, StandingDown
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from admin_api.ports import Asked, Key, OtherReplicas
 
@@ -37,7 +38,9 @@ ANSWER_BYTES_MAX: Final = 64 << 20
 """Of an answer, or of what its reader has not read of it."""
 BODY_BYTES_MAX: Final = 1 << 18
 LOOK_S: Final = 0.1
-"""How often a replica that stops asks what its clients have."""
+"""How often a replica that stops asks what its clients have, and a request looks for a subscription that moves."""
+MOVE_LOOKS: Final = 20
+"""A hand-over is known to all replicas within milliseconds."""
 _PASSED: Final = ("accept", "content-type", "last-event-id")
 
 _QUESTION: Final = TypeAdapter(Question)
@@ -78,7 +81,7 @@ def check_served_here(request: Request, key: Key, *, here: bool) -> None:
     """Raise `ServedElsewhereError` for a subscription of another replica, unless only this one is asked for."""
     others = None if here else others_of(request)
     replica = None if others is None else others.serving(key)
-    if replica is not None:
+    if others is not None and replica not in (None, others.here):
         raise ServedElsewhereError(replica, key)
 
 
@@ -96,7 +99,10 @@ def pass_on_elsewhere(app: FastAPI) -> None:
 
 
 async def passed_on(others: OtherReplicas, error: ServedElsewhereError, request: Request) -> Response:
-    """Let a replica answer a request. Raises `Unavailable` if it does not."""
+    """Let a replica answer a request, or the one to which the subscription has moved.
+
+    Raises `Unavailable` if it does not.
+    """
     replica, key = error.replica, error.key
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
     query: bytes = request.scope["query_string"]
@@ -108,10 +114,31 @@ async def passed_on(others: OtherReplicas, error: ServedElsewhereError, request:
         await _body(request),
     )
     head, body = await _asked(others, replica, question)
+    for _ in range(MOVE_LOOKS):
+        if key is None or head.status != HTTPStatus.MISDIRECTED_REQUEST:
+            break
+        body.give_up()
+        await asyncio.sleep(LOOK_S)
+        replica = others.serving(key) or replica
+        if replica == others.here:
+            return _AnsweredHere(question.body)
+        head, body = await _asked(others, replica, question)
     if "content-length" not in head.headers:
         serves = lambda: key is None or others.serving(key) in (None, replica)  # noqa: E731 - None: it moves
         return StreamingResponse(body.stream(serves), head.status, head.headers)
     return Response(await _whole(replica, head, body), head.status, head.headers)
+
+
+class _AnsweredHere(Response):
+    """Of a request for what has moved to this replica: the route's own."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        left = [{"type": "http.request", "body": self.body, "more_body": False}]
+
+        async def body_first() -> Message:
+            return left.pop() if left else await receive()
+
+        await scope["app"].router(scope, body_first, send)
 
 
 async def asked_of_each(others: Asked, target: str, request: Request) -> dict[str, bytes | str]:

@@ -33,6 +33,12 @@ class NotFound(KeylineError):
     http_status = 404
 
 
+class Misdirected(NotFound):
+    """Another replica owns what an operator named; the message names it."""
+
+    http_status = 421
+
+
 class Conflict(KeylineError):
     """An operator's order conflicts with the current state."""
 

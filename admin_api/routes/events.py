@@ -165,7 +165,7 @@ def _served_here(request: Request, topic: str | None, subscription: str | None) 
         return lambda: True
     key = topic, subscription
     check_served_here(request, key, here=False)
-    return lambda: others.serving(key) is None
+    return lambda: others.serving(key) in (None, others.here)
 
 
 async def _stream(

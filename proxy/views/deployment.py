@@ -125,11 +125,11 @@ class DeploymentView:
         return (topic, subscription) in self._deployment.owners.streamed
 
     def owner_of(self, topic: str, subscription: str) -> str | None:
-        """The other replica that owns a subscription; None if this one does, or none is known or needed."""
+        """The replica that owns a subscription; None if none is known or needed."""
         if self.streams(topic, subscription):
             return None
         owner = self._deployment.owners.table.owner_of(topic, subscription)
-        return None if owner is None or owner.replica == self.replica else owner.replica
+        return None if owner is None else owner.replica
 
     def drain(self, *, drained: bool) -> None:
         """Let this replica own nothing, or its share again. Raises `Conflict` for the last one that owns anything."""

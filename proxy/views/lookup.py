@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, murmur31
-from proxy.errors import ClientError, NotFound
+from proxy.errors import ClientError, Misdirected, NotFound
 
 if TYPE_CHECKING:
     from proxy.core.worker import Worker
@@ -71,11 +71,13 @@ class AdminLookup:
         return self._deployment is not None and self._deployment.streams(*key)
 
     def _check_owner(self, key: Key) -> None:
-        """Raise `NotFound` for what another replica serves: an order of before it moved may stand here still."""
+        """Raise `Misdirected` for what another serves: an order of before it moved may be kept here still."""
         topic, name = key
-        owner = None if self._deployment is None else self._deployment.owner_of(topic, name)
-        if owner is not None and self._subscriptions.find(key) is None:
-            raise NotFound(f"subscription {name} on topic {topic} is owned by replica {owner}: ask that one")
+        if self._deployment is None or self._subscriptions.find(key) is not None:
+            return
+        owner = self._deployment.owner_of(topic, name)
+        if owner not in (None, self._deployment.replica):
+            raise Misdirected(f"subscription {name} on topic {topic} is owned by replica {owner}: ask that one")
 
     @staticmethod
     def _workers(subscription: Subscription, name: str) -> list[Worker]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admin_api.app import replica_app
-from admin_api.ports import Hearer
+from admin_api.ports import Hearer, OtherReplicas
 from admin_api.replica_answers import ReplicaAnswers
 from admin_api.replicas import legs_drained
 from proxy.groups.memory import GroupMemory
@@ -50,13 +50,13 @@ class Others:
         if self.moved:
             return "another"
         if self.near is not None and self.near.named:
-            return DeploymentView(self.near.deployment, self.near.clock).owner_of(*key)
+            return self.near.new_view().owner_of(*key)
         return "there" if self.there.subscriptions.find(key) is not None else None
 
     def find(self, replica: str) -> str:
         """As the port says."""
         assert self.near is not None
-        return DeploymentView(self.near.deployment, self.near.clock).find(replica)
+        return self.near.new_view().find(replica)
 
     def names(self) -> Sequence[str]:
         """As the port says."""
@@ -97,7 +97,7 @@ class Rig(AdminRig):
     def __init__(
         self,
         name: str,
-        others: Others | None = None,
+        others: OtherReplicas | None = None,
         *,
         streamed_subscriptions: tuple[str, ...] = (),
         **options: Any,
@@ -119,7 +119,11 @@ class Rig(AdminRig):
         owners = tuple((bundle, SessionId("there", 1)) for bundle in range(BUNDLES))
         addresses = (("there", "pulsar://there:6670"),)
         deployment.owners.learn(GroupMemory(3, "there", 1, BUNDLES, owners, addresses=addresses))
-        return DeploymentView(deployment, self.clock)
+        return self.new_view()
+
+    def new_view(self) -> DeploymentView:
+        """Of what it knows now."""
+        return DeploymentView(self.deployment, self.clock)
 
 
 class Pair:
@@ -145,7 +149,7 @@ def test_what_another_serves_is_answered_by_it() -> None:
 def test_this_replica_alone_can_be_asked() -> None:
     """Which says who would know."""
     answer = Pair().here.ask("GET", SUBSCRIPTION, params={"here": "true"})
-    assert answer.status_code == 404
+    assert answer.status_code == 421
     assert "is owned by replica there" in answer.json()["detail"]
 
 

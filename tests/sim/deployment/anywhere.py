@@ -77,7 +77,7 @@ class Anywhere:
     def _ask(self, replica: Replica, request: Request, number: int) -> None:
         """As `admin_api.replicas.check_served_here` does, and what follows from it."""
         other = replica.parts.others.serving(request.topic.key)
-        if other is None:
+        if other in (None, replica.parts.others.here):
             request.answer = self._carry_out(replica, request)
             return
 
