@@ -39,6 +39,8 @@ READ_OUT_S: Final = 1.0
 
 READ_BYTES: Final = 64 << 10
 """Of one read of what a peer that has left had sent."""
+REST_READS_MAX: Final = 16
+"""So many: more than the acknowledgements of all that a client may hold."""
 
 SCATTERED_BYTES: Final = 8 << 10
 """Pieces that are larger on average are written side by side: to join them costs more than a longer system call."""
@@ -236,9 +238,12 @@ class AioTransport(asyncio.Protocol):
     def _read_rest(self) -> None:
         """Read what the peer had sent before it left: the loop gives that up where a write fails before it is read.
 
-        A client that closes has acknowledged what it worked on, just before. The socket is open still.
+        A client that closes has acknowledged what it worked on, just before. The socket is open still, and now is the
+        last time that it can be read, though the receiver has paused.
         """
-        while self._reading and not self._closing:
+        for _ in range(REST_READS_MAX):
+            if self._closing:
+                return
             try:
                 data = os.read(self._descriptor, READ_BYTES)
             except OSError:

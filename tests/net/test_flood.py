@@ -90,13 +90,41 @@ def test_messages_do_not_overtake_commands_that_wait() -> None:
 
 
 def test_a_client_that_has_gone_is_not_looked_at_any_more() -> None:
-    """What it sent before is dropped, and its workers are told."""
+    """What it asked for before is dropped, and its workers are told."""
     rig = SessionRig().connect()
     take_time(rig)
     rig.session.received(b"".join(subscribe(number, number + 100) for number in range(MANY)))
     rig.client.lose()
     assert len(rig.directory.workers) == 2
     assert [port.calls[-1][0] for port in rig.directory.workers] == ["lost", "lost"]
+    assert rig.ended == [rig.session]
+
+
+def test_what_a_client_acknowledged_before_it_went_counts_though_it_waited_its_turn() -> None:
+    """A write to it failed, so that the end came before its turn did."""
+    rig = SessionRig().connect()
+    port = rig.worker(1)
+    take_time(rig)
+    rig.session.received(b"".join(subscribe(number, number + 100) for number in range(2, MANY)) + ack(1))
+    rig.client.lose()
+    assert [call[0] for call in port.calls] == ["ack", "lost"]
+    assert len(rig.directory.workers) == 1 + 2, "who has gone joins nothing"
+    assert rig.ended == [rig.session]
+
+
+def test_a_gateway_that_stops_meanwhile_ends_such_a_session_once() -> None:
+    """Whatever waits."""
+    rig = SessionRig().connect()
+    rig.worker(1)
+    take_time(rig)
+    rig.session.received(b"".join(subscribe(number, number + 100) for number in range(2, MANY)) + ack(1))
+    rig.client.takes_last_bytes = False
+    rig.session.closed("gone")
+    assert rig.ended == []
+    rig.session.close()
+    rig.clock.settle()
+    assert rig.ended == [rig.session]
+    assert rig.cause == "shut_down"
 
 
 def take_time(rig: SessionRig) -> None:

@@ -983,6 +983,9 @@ def test_a_client_that_goes_takes_its_legs_with_it() -> None:
     rig.subscribe(2, 9)
     rig.client.lose()
     rig.clock.settle()
+    (close,) = parse(leg.take())[-1:]
+    leg.deliver(success(close.close_consumer.request_id))
+    rig.clock.settle()
     assert leg.closing
     rig.held.open.add(9)
     rig.owners.changed()
@@ -1133,7 +1136,7 @@ def test_legs_that_have_ended_are_not_watched() -> None:
 
 @pytest.mark.parametrize("lives", [True, False])
 def test_an_owner_that_asks_for_a_client_is_answered_by_the_client(*, lives: bool) -> None:
-    """Not by this replica, which answers a PING at once; and the leg of a client that is dead ends."""
+    """Not by this replica, which answers a PING at once; and the consumer of a client that is dead ends."""
     rig = Rig()
     rig.own((3, "b"))
     leg = rig.consumer(1, 3)
@@ -1146,7 +1149,7 @@ def test_an_owner_that_asks_for_a_client_is_answered_by_the_client(*, lives: boo
         rig.client.deliver(commands.pong())
         assert leg.take() == commands.client_lives()
     rig.clock.advance(LIVENESS_S)
-    assert leg.closing != lives
+    assert [command.type for command in parse(leg.take())] == [T.CLOSE_CONSUMER] * (not lives)
     assert rig.cause == (None if lives else "silent")
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from proxy.net.alarm import Alarm
+from proxy.net.owner.leaving import LeavingLeg
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -103,6 +104,7 @@ class OwnerLeg:
         self.owner = owner
         self.name = name
         self._client = client
+        self._clock = clock
         self._queued_bytes_max = limits.queued_while_connecting_bytes
         self._legs = legs
         leg = self._leg = UpstreamLeg(self, identity, clock, limits)
@@ -225,9 +227,13 @@ class OwnerLeg:
             self._leg.pause_reading()
 
     def close(self) -> None:
-        """The client has disconnected, or no longer needs the owner; without a callback."""
+        """The client has disconnected; without a callback."""
         self._unused.cancel()
-        self._leg.close()
+        consumers = self._consumers.keys() | self._closing.keys()
+        if self._leg.ready and consumers:
+            LeavingLeg(self._leg, consumers, self._clock)
+        else:
+            self._leg.close()
 
     def give_up(self, reason: str) -> None:
         """The owner has nothing of the client any more, and may not be able to say so."""

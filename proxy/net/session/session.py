@@ -71,6 +71,8 @@ class ClientSession:
         self._ended = ended
         self._first_broker = first_broker % len(services.settings.brokers)
         self._state = SessionState.AWAITING_CONNECT
+        self._lost: str | None = None
+        """Why the connection is gone, if it is."""
         self._cause: EndCause | None = None
         self.counters = SessionCounters()
         self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
@@ -133,12 +135,12 @@ class ClientSession:
             self._parts.writability_changed(writable)
 
     def closed(self, reason: str) -> None:
-        """The connection is gone."""
-        self._end(EndCause.READS_NOTHING if reason == LEFT_UNREAD else EndCause.CLIENT_LEFT, reason)
-        self._timer.cancel()
-        self._ended(self)
-        # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
-        self._parts = None
+        """The connection is gone; what the client acknowledged before counts, though it waits its turn."""
+        self._lost = reason
+        if self._state is SessionState.ENDED:
+            self._let_go()
+        else:
+            self._read_or_pause()
 
     # ---- RelayClient
 
@@ -261,7 +263,7 @@ class ClientSession:
                 run = []
             if router is not None and kind in DATA:  # changes nothing of the session or of what goes unparsed
                 router.take_data(kind, frame)
-            else:
+            elif self._lost is None:
                 self._command(kind, frame)
                 if self._state is SessionState.ENDED:
                     return len(incoming)
@@ -322,11 +324,14 @@ class ClientSession:
         self._end(EndCause.READS_NOTHING, "the client leaves unread what the broker says of its exclusive producers")
 
     def _read_or_pause(self) -> None:
-        if self._transport is None or self._state is SessionState.ENDED:
+        if self._state is SessionState.ENDED:
             return
-        if self._reads:
+        if self._lost is not None:
+            if not self._incoming.held:
+                self._end(EndCause.READS_NOTHING if self._lost == LEFT_UNREAD else EndCause.CLIENT_LEFT, self._lost)
+        elif self._transport is not None and self._reads:
             self._transport.resume_reading()
-        else:
+        elif self._transport is not None:
             self._transport.pause_reading()
 
     @property
@@ -361,6 +366,14 @@ class ClientSession:
             self._close(self._transport, cause)
         if self._parts is not None:
             self._parts.end(reason, by_broker=cause is EndCause.BROKER_LOST)
+        if self._lost is not None:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._timer.cancel()
+        self._ended(self)
+        # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
+        self._parts = None
 
     def _close(self, transport: Transport, cause: EndCause) -> None:
         if cause is EndCause.SILENT:
