@@ -125,6 +125,13 @@ MUTANTS = (
         "tests/net/test_owner_receipts.py",
     ),
     _mutant(
+        "the leg of a client that goes ends before its owner has read what it acknowledged",
+        "proxy/net/owner/leg.py",
+        "        if self._leg.ready and consumers:\n",
+        "        if False:\n",
+        "tests/net/test_owner_leaving.py",
+    ),
+    _mutant(
         "a leg to a former owner is kept",
         LEGS,
         "        for leg in dict.fromkeys(leg for each, leg in lost.items() if before.get(each) is leg):\n",
@@ -161,7 +168,7 @@ MUTANTS = (
     _mutant(
         "a replica takes what another serves for its own",
         "proxy/views/deployment.py",
-        "        return None if owner is None or owner.replica == self.replica else owner.replica\n",
+        "        return None if owner is None else owner.replica\n",
         "        return None\n",
     ),
     _mutant(
