@@ -13,7 +13,7 @@ from admin_api.answers import AdminApp
 from admin_api.document import document_truly
 from admin_api.origins import LoopbackOnly
 from admin_api.problems import answer_problems
-from admin_api.replicas import ReplicasKnown, pass_on_elsewhere
+from admin_api.replicas import ReplicasKnown, pass_on_elsewhere, tell_misdirected
 from admin_api.routes.configuration import configuration_routes
 from admin_api.routes.console import console_routes
 from admin_api.routes.events import event_routes
@@ -118,6 +118,7 @@ def replica_app(
     """
     app = AdminApp(title="Keyline", version=version, openapi_url=None, redirect_slashes=False)
     answer_problems(app)
+    tell_misdirected(app)
     _include_subscriptions(app, view, control, read_only=read_only)
     app.include_router(leg_routes(control))
     if metrics is not None:

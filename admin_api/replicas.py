@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from admin_api.access.caller import caller_of
 from admin_api.problems import Unavailable, problem
 from admin_api.schemas.replicas import AnswerHead, Question, StandingDown
+from proxy.errors import Misdirected
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -85,6 +86,14 @@ def check_served_here(request: Request, key: Key, *, here: bool) -> None:
         raise ServedElsewhereError(replica, key)
 
 
+def tell_misdirected(app: FastAPI) -> None:
+    """Answer what another replica has passed on, and a third one owns now, in a way that it can tell."""
+
+    @app.exception_handler(Misdirected)
+    async def misdirected(request: Request, error: Misdirected) -> Response:
+        return problem(HTTPStatus.MISDIRECTED_REQUEST, str(error), request)
+
+
 def pass_on_elsewhere(app: FastAPI) -> None:
     """Let requests for what another replica serves be answered by it."""
 
@@ -123,6 +132,9 @@ async def passed_on(others: OtherReplicas, error: ServedElsewhereError, request:
         if replica == others.here:
             return _AnsweredHere(question.body)
         head, body = await _asked(others, replica, question)
+    if head.status == HTTPStatus.MISDIRECTED_REQUEST:
+        body.give_up()
+        raise Unavailable(f"another replica owns this now than {replica}, which this one does not know yet: ask again")
     if "content-length" not in head.headers:
         serves = lambda: key is None or others.serving(key) in (None, replica)  # noqa: E731 - None: it moves
         return StreamingResponse(body.stream(serves), head.status, head.headers)

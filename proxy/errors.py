@@ -36,8 +36,6 @@ class NotFound(KeylineError):
 class Misdirected(NotFound):
     """Another replica owns what an operator named; the message names it."""
 
-    http_status = 421
-
 
 class Conflict(KeylineError):
     """An operator's order conflicts with the current state."""

@@ -149,7 +149,7 @@ def test_what_another_serves_is_answered_by_it() -> None:
 def test_this_replica_alone_can_be_asked() -> None:
     """Which says who would know."""
     answer = Pair().here.ask("GET", SUBSCRIPTION, params={"here": "true"})
-    assert answer.status_code == 421
+    assert answer.status_code == 404
     assert "is owned by replica there" in answer.json()["detail"]
 
 

@@ -94,9 +94,12 @@ def test_what_is_refused_where_it_moved_to_is_told(deployed: Deployed) -> None:
 
 
 def test_a_move_that_does_not_become_known_is_told(deployed: Deployed) -> None:
-    """After a while, with who is to be asked."""
+    """After a while: who asks again is led there."""
     deployed.moved("third", "there", "third")
     answer = deployed.rigs["here"].ask("POST", SUBSCRIPTION + "/pause")
-    assert answer.status_code == 421
-    assert "is owned by replica third: ask that one" in answer.json()["detail"]
+    assert answer.status_code == 503
+    assert (
+        "another replica owns this now than there, which this one does not know yet: ask again"
+        in answer.json()["detail"]
+    )
     assert deployed.asked == ["there"] * (1 + replicas.MOVE_LOOKS)
