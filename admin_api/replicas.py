@@ -39,9 +39,9 @@ ANSWER_BYTES_MAX: Final = 64 << 20
 """Of an answer, or of what its reader has not read of it."""
 BODY_BYTES_MAX: Final = 1 << 18
 LOOK_S: Final = 0.1
-"""How often a replica that stops asks what its clients have, and a request looks for a subscription that moves."""
-MOVE_LOOKS: Final = 20
-"""A hand-over is known to all replicas within milliseconds."""
+"""How often a replica that stops asks what its clients have."""
+MOVE_LOOKS_S: Final = (0.1, 0.2, 0.4, 0.8)
+"""How long a request waits before it looks again for a subscription that has moved: all replicas know soon."""
 _PASSED: Final = ("accept", "content-type", "last-event-id")
 
 _QUESTION: Final = TypeAdapter(Question)
@@ -123,11 +123,11 @@ async def passed_on(others: OtherReplicas, error: ServedElsewhereError, request:
         await _body(request),
     )
     head, body = await _asked(others, replica, question)
-    for _ in range(MOVE_LOOKS):
+    for wait_s in MOVE_LOOKS_S:
         if key is None or head.status != HTTPStatus.MISDIRECTED_REQUEST:
             break
         body.give_up()
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(wait_s)
         replica = others.serving(key) or replica
         if replica == others.here:
             return _AnsweredHere(question.body)

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from proxy.wire.frames import frame_type
+
 if TYPE_CHECKING:
     from proxy.net.ports import Step
     from proxy.net.slices import Slices
@@ -51,6 +53,10 @@ class FramesInSlices:
         """Do this before any frame that was not taken yet; to be called by what `sort` does with a frame."""
         self._steps.append(step)
         self._hold()
+
+    def keep(self, kind: int) -> None:
+        """Of what waits look at commands of this type alone."""
+        self._waiting = [frame for frame in self._waiting if frame_type(frame) == kind]
 
     def end(self) -> None:
         """Look at nothing more, and let go of whose frames they were: it holds us, and is to go at once."""

@@ -22,6 +22,8 @@ def _constant(kind: BaseCommand.Type) -> bytes:
 _PING: Final = _constant(BaseCommand.PING)
 _PONG: Final = _constant(BaseCommand.PONG)
 _ASK_CLIENT: Final = encode_command(BaseCommand(type=BaseCommand.PING, ping=CommandPing(), pong=CommandPong()))
+_GONE: Final = pb.CommandCloseConsumer(consumer_id=0, request_id=2**64 - 1)
+_CLIENT_GONE: Final = encode_command(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=_GONE))
 _CLIENT_LIVES: Final = encode_command(BaseCommand(type=BaseCommand.PONG, ping=CommandPing(), pong=CommandPong()))
 
 
@@ -43,6 +45,14 @@ def ask_client() -> bytes:
 def client_lives() -> bytes:
     """Answers `ask_client`."""
     return _CLIENT_LIVES
+
+
+def client_gone() -> bytes:
+    """Tells the owner of a client's consumers, behind what it acknowledged, that it has gone: the owner ends the leg.
+
+    An owner that is older does so because of the request id.
+    """
+    return _CLIENT_GONE
 
 
 def connected(

@@ -59,7 +59,7 @@ class Deployed:
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Deployed:
     """A subscription has moved away from `there`, which alone knows."""
-    monkeypatch.setattr(replicas, "LOOK_S", 0.0)
+    monkeypatch.setattr(replicas, "MOVE_LOOKS_S", (0.0,) * 4)
     return Deployed()
 
 
@@ -102,4 +102,4 @@ def test_a_move_that_does_not_become_known_is_told(deployed: Deployed) -> None:
         "another replica owns this now than there, which this one does not know yet: ask again"
         in answer.json()["detail"]
     )
-    assert deployed.asked == ["there"] * (1 + replicas.MOVE_LOOKS)
+    assert deployed.asked == ["there"] * 5

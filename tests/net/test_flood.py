@@ -15,7 +15,7 @@ from proxy.net.subscription.membership import GROUP_MAX
 from proxy.net.subscription.workers import IDS_AT_ONCE, SubscribedWorker
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeWorkerPort
-from tests.net.session_rig import SessionRig, ack, encode, send, subscribe
+from tests.net.session_rig import SessionRig, ack, encode, flow, send, subscribe
 from tests.net.subscription_rig import SubscriptionRig, Worker, schema
 from tests.net.subscription_rig_broker import T, single
 
@@ -105,9 +105,12 @@ def test_what_a_client_acknowledged_before_it_went_counts_though_it_waited_its_t
     rig = SessionRig().connect()
     port = rig.worker(1)
     take_time(rig)
-    rig.session.received(b"".join(subscribe(number, number + 100) for number in range(2, MANY)) + ack(1))
+    rig.relayed_producer(5, 50)
+    waits = flow(1, 10) + ack(1) + send(5, 1)
+    rig.session.received(b"".join(subscribe(number, number + 100) for number in range(2, MANY)) + waits)
     rig.client.lose()
-    assert [call[0] for call in port.calls] == ["ack", "lost"]
+    assert [call[0] for call in port.calls] == ["writability_changed", "ack", "lost"], "it gets nothing more"
+    assert T.SEND not in [command.type for command in rig.to_broker()], "what came before it is dropped"
     assert len(rig.directory.workers) == 1 + 2, "who has gone joins nothing"
     assert rig.ended == [rig.session]
 

@@ -229,9 +229,8 @@ class OwnerLeg:
     def close(self) -> None:
         """The client has disconnected; without a callback."""
         self._unused.cancel()
-        consumers = self._consumers.keys() | self._closing.keys()
-        if self._leg.ready and consumers:
-            LeavingLeg(self._leg, consumers, self._clock)
+        if self._leg.ready and (self._consumers or self._closing):
+            LeavingLeg(self._leg, self._clock)
         else:
             self._leg.close()
 

@@ -2,8 +2,8 @@
 
 Only Key_Shared consumers come this way: all else of the client goes from its own replica to the broker. So
 everything that is neither for one of them nor an answer to the owner's challenge is a mistake of the other replica, and
-ends the leg. One exception is news: END_TXN says that the coordinator has ended a transaction of the client's, and is
-not answered.
+ends the leg. Two exceptions are news and not answered: END_TXN says that the coordinator has ended a transaction of the
+client's, and `commands.client_gone` that the client has gone, which ends the leg when all before it was looked at.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.net.session.end_cause import EndCause
 from proxy.net.session.router import CommandRouter, Violation
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import command_name, parse_as
 from proxy.wire.topic_names import persistent_topic
@@ -48,6 +49,8 @@ class ReplicaRouter(CommandRouter):
             self._workers.transaction_ended(parse_as(kind, frame).endTxn)
             return
         _check(kind)
+        if frame == commands.client_gone():
+            raise Violation(EndCause.CLIENT_LEFT, "the client has left the other replica")
         if kind == _T.SUBSCRIBE:
             body = parse_as(kind, frame).subscribe
             if body.subType != pb.CommandSubscribe.Key_Shared or persistent_topic(body.topic) is None:

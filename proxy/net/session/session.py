@@ -139,8 +139,11 @@ class ClientSession:
         self._lost = reason
         if self._state is SessionState.ENDED:
             self._let_go()
-        else:
-            self._read_or_pause()
+            return
+        if self._incoming.held and self._parts is not None:  # it gets nothing more, nor what it asked for
+            self._parts.writability_changed(False)
+            self._incoming.keep(_T.ACK)
+        self._read_or_pause()
 
     # ---- RelayClient
 
@@ -263,7 +266,7 @@ class ClientSession:
                 run = []
             if router is not None and kind in DATA:  # changes nothing of the session or of what goes unparsed
                 router.take_data(kind, frame)
-            elif self._lost is None:
+            else:
                 self._command(kind, frame)
                 if self._state is SessionState.ENDED:
                     return len(incoming)

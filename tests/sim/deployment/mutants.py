@@ -127,7 +127,7 @@ MUTANTS = (
     _mutant(
         "the leg of a client that goes ends before its owner has read what it acknowledged",
         "proxy/net/owner/leg.py",
-        "        if self._leg.ready and consumers:\n",
+        "        if self._leg.ready and (self._consumers or self._closing):\n",
         "        if False:\n",
         "tests/net/test_owner_leaving.py",
     ),
