@@ -20,7 +20,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from proxy.journal.schema import DELIVERIES, METRICS, TABLES
-from spark_reports import policy_audit, service
+from spark_reports import class_archive, policy_audit, service
 from spark_reports.asking import of_spark
 from spark_reports.coverage import written
 from spark_reports.gateway_runs import TABLE as RUNS
@@ -60,6 +60,7 @@ HERE: Final = {
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
 """Where Spark is of this process alone."""
+JAVA: Final = "spark.driver.extraJavaOptions"
 SMALL: Final = {
     # Compiling a query, and then compiling that well, takes longer than few rows do without.
     "spark.sql.codegen.wholeStage": "false",
@@ -68,12 +69,12 @@ SMALL: Final = {
     # Rows are together from the start (`Journal.read`), so there is nothing to plan again between two stages.
     "spark.sql.adaptive.enabled": "false",
     # The young generation has room for what one report makes, and classes for theirs: so little is collected.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m",
+    JAVA: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn512m -XX:MetaspaceSize=256m",
 }
 LARGE: Final = {
     # Spark's generated methods are large. Java puts into each what it calls, and compiles most of it many times over:
     # that took more processor time than judging. What only smaller methods are put into is compiled in two thirds.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:MetaspaceSize=256m -XX:FreqInlineSize=100",
+    JAVA: "-XX:+UseParallelGC -XX:MetaspaceSize=256m -XX:FreqInlineSize=100",
     # Less is sorted at once, so less memory is needed. Spark's 64 MiB are for a cluster's network.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "20m",
 }
@@ -138,11 +139,11 @@ def _is_here(master: str | None) -> bool:
 def _settings_here(size_bytes: int | None) -> dict[str, str]:
     """For a journal of this size."""
     if size_bytes is not None and size_bytes <= SMALL_BYTES:
-        return SMALL
+        return SMALL | {JAVA: SMALL[JAVA] + class_archive.options("small")}
     least, most = HEAP_BYTES
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     heap = max(least, min(most, memory_bytes // 4))
-    return {**LARGE, "spark.driver.memory": f"{heap >> 20}m"}
+    return LARGE | {JAVA: LARGE[JAVA] + class_archive.options("large"), "spark.driver.memory": f"{heap >> 20}m"}
 
 
 def _class_path() -> dict[str, str]:

@@ -219,6 +219,7 @@ PARTS: Final = (
             "tests/integration/test_journal.py",
             "tests/integration/test_journal_store.py",
             "tests/reports/test_capacity.py",
+            "tests/reports/test_class_archive.py",
             "tests/reports/test_cluster.py",
             "tests/reports/test_coverage.py",
             "tests/reports/test_days.py",
