@@ -15,7 +15,6 @@ import re
 import shutil
 import time
 import zlib
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +32,16 @@ _PLAIN: Final = re.compile(r"[\w./+@-]+")
 
 def options(kind: str) -> str:
     """Options of Java that use the archive of this kind of report, or make it; empty where there can be none."""
-    archive = _archive(kind)
-    if archive is None:
+    try:
+        archive = _archive(kind)
+        if archive is None:
+            return ""
+        _adopt(archive)
+        if archive.exists():
+            os.utime(archive)
+            return f" {QUIET} -XX:SharedArchiveFile={archive}"
+    except (OSError, RuntimeError):  # no home, one that cannot be written, or another report tidies up
         return ""
-    _adopt(archive)
-    if archive.exists():
-        archive.touch()
-        return f" {QUIET} -XX:SharedArchiveFile={archive}"
     return f" {QUIET} -XX:ArchiveClassesAtExit={archive}.{os.getpid()}"
 
 
@@ -51,11 +53,8 @@ def _archive(kind: str) -> Path | None:
         return None
     jars = sorted(f"{jar.name} {jar.stat().st_mtime_ns}" for jar in (home / "jars").glob("*.jar"))
     version = zlib.crc32(f"{home} {jars} {java} {java.stat().st_mtime_ns}".encode())
-    try:
-        directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "keyline"
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # no home, or one that cannot be written
-        return None
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "keyline"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     archive = directory / f"spark-{kind}-{version:08x}.jsa"
     return archive if _PLAIN.fullmatch(str(archive)) and os.access(directory, os.W_OK) else None
 
@@ -72,11 +71,10 @@ def _adopt(archive: Path) -> None:
         writer = left.suffix[1:]
         if not writer.isdigit() or _runs(int(writer)):
             continue
-        with suppress(OSError):
-            if _is_whole(left):
-                left.replace(left.with_suffix(""))
-            elif left.stat().st_mtime < time.time() - UNFINISHED_S:
-                left.unlink()
+        if _is_whole(left):
+            left.replace(left.with_suffix(""))
+        elif left.stat().st_mtime < time.time() - UNFINISHED_S:
+            left.unlink()
     kept = sorted(archive.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime, reverse=True)
     for old in kept[KEPT_MAX:]:
         old.unlink(missing_ok=True)

@@ -103,6 +103,19 @@ def test_there_may_be_none(why: str, cache: Path, tmp_path: Path, monkeypatch: p
     assert class_archive.options("small") == ""
 
 
+def test_another_report_may_tidy_up_meanwhile(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache makes no report fail."""
+    made = made_by(class_archive.options("small"))
+    made.with_suffix("").write_bytes(b"head")
+    assert cache / made.stem == made.with_suffix("")
+
+    def gone(path: Path) -> None:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "utime", gone)
+    assert class_archive.options("small") == ""
+
+
 @pytest.mark.slow
 def test_java_takes_what_the_first_report_left(cache: Path) -> None:
     """Real ones: the second has the archive in its memory, and neither says anything of it."""

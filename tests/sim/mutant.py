@@ -13,7 +13,7 @@ class Mutant(NamedTuple):
     right: str
     wrong: str
     tests: str = ""
-    """Tests that catch it where the simulator does not; empty: the simulator must."""
+    """Tests that catch it, where the simulator may not; empty: the simulator must."""
     simulated: bool = True
     """Whether the simulator of gateways has to do with it."""
     deployed: bool = False
