@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from admin_api.ports import Asked, Key, OtherReplicas
 
 REPLICAS: Final = "keyline.replicas"
-"""The other replicas, in the scope of a request; absent where there are none, and in what they ask themselves."""
+"""The other replicas, in the scope of a request; absent where there are none, and where one is asked for itself."""
 LENGTH_BYTES: Final = 4
 HEAD_BYTES_MAX: Final = 64 * 1024
 ANSWER_S_MAX: Final = 5.0
@@ -80,7 +80,9 @@ def others_of(request: Request) -> OtherReplicas | None:
 
 def check_served_here(request: Request, key: Key, *, here: bool) -> None:
     """Raise `ServedElsewhereError` for a subscription of another replica, unless only this one is asked for."""
-    others = None if here else others_of(request)
+    if here:
+        request.scope[REPLICAS] = None
+    others = others_of(request)
     replica = None if others is None else others.serving(key)
     if others is not None and replica not in (None, others.here):
         raise ServedElsewhereError(replica, key)
@@ -105,6 +107,13 @@ def pass_on_elsewhere(app: FastAPI) -> None:
             return await passed_on(others, error, request)
         except Unavailable as unavailable:
             return problem(unavailable.http_status, str(unavailable), request)
+
+    @app.exception_handler(Misdirected)
+    async def moved(request: Request, error: Misdirected) -> Response:
+        """It has moved since the path was looked at."""
+        if others_of(request) is None:
+            return problem(error.http_status, str(error), request)
+        return await elsewhere(request, ServedElsewhereError(error.owner, error.key))
 
 
 async def passed_on(others: OtherReplicas, error: ServedElsewhereError, request: Request) -> Response:

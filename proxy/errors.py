@@ -34,7 +34,13 @@ class NotFound(KeylineError):
 
 
 class Misdirected(NotFound):
-    """Another replica owns what an operator named; the message names it."""
+    """Another replica owns what an operator named."""
+
+    def __init__(self, owner: str, topic: str, subscription: str) -> None:
+        """The message names it."""
+        super().__init__(f"subscription {subscription} on topic {topic} is owned by replica {owner}: ask that one")
+        self.owner = owner
+        self.key = topic, subscription
 
 
 class Conflict(KeylineError):

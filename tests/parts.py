@@ -84,6 +84,7 @@ PARTS: Final = (
             "tests/integration/test_owners.py",
             "tests/integration/test_owners_killed.py",
             "tests/integration/test_owners_wide.py",
+            "tests/integration/test_owners_last_acks.py",
             "tests/integration/test_parked_takeover.py",
             "tests/integration/test_owners_orders.py",
             "tests/integration/faults/test_owners_hung.py",

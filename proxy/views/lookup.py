@@ -76,8 +76,8 @@ class AdminLookup:
         if self._deployment is None or self._subscriptions.find(key) is not None:
             return
         owner = self._deployment.owner_of(topic, name)
-        if owner not in (None, self._deployment.replica):
-            raise Misdirected(f"subscription {name} on topic {topic} is owned by replica {owner}: ask that one")
+        if owner is not None and owner != self._deployment.replica:
+            raise Misdirected(owner, topic, name)
 
     @staticmethod
     def _workers(subscription: Subscription, name: str) -> list[Worker]:

@@ -24,6 +24,8 @@ class Deployed:
         self.asked: list[str] = []
         self.then: Callable[[], None] = lambda: None
         """What happens after the first question."""
+        self.looked: Callable[[], None] = lambda: None
+        """What happens when this replica has looked for the owner."""
         for name in ("here", "there", "third"):
             self.rigs[name] = Rig(name, self if name == "here" else None)
 
@@ -37,7 +39,10 @@ class Deployed:
 
     def serving(self, key: tuple[str, str]) -> str | None:
         """As the port says."""
-        return self.rigs["here"].new_view().owner_of(*key)
+        found = self.rigs["here"].new_view().owner_of(*key)
+        self.looked()
+        self.looked = lambda: None
+        return found
 
     def find(self, replica: str) -> str:
         """As the port says."""
@@ -71,6 +76,20 @@ def test_who_has_it_now_is_asked(deployed: Deployed) -> None:
     deployed.rigs["here"].order("POST", "/pause")
     assert deployed.asked == ["there", "third"]
     assert deployed.rigs["third"].get("")["dispatcher"]["paused"]
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_it_may_move_between_the_look_at_the_path_and_the_order(deployed: Deployed, *, here: bool) -> None:
+    """It is carried out where it has moved to, body and all, unless this replica alone is asked."""
+    deployed.moved("here", "here", "there", "third")
+    deployed.rigs["third"].worker("a")
+    deployed.looked = lambda: deployed.moved("third", "here", "third")
+    path, body = f"{SUBSCRIPTION}/limits", {"max_unacked_messages_per_worker": 7}
+    answer = deployed.rigs["here"].ask("PUT", path, json=body, params={"here": str(here).lower()})
+    if here:
+        deployed.looked()
+        answer = deployed.rigs["here"].ask("PUT", path, json=body, params={"here": "true"})
+    assert (answer.status_code, deployed.asked) == ((404, []) if here else (200, ["third"])), answer.text
 
 
 def test_it_may_have_moved_to_the_one_that_is_asked(deployed: Deployed) -> None:
