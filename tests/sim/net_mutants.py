@@ -104,6 +104,7 @@ MUTANTS: Final = (
         CURSOR,
         "            self._outstanding.unshelve_confirmed()\n        else:\n",
         "        else:\n",
+        "tests/net/test_subscription_cursor.py",
     ),
     Mutant(
         "messages are asked for before the broker told where the cursor stands",
