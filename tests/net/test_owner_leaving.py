@@ -27,7 +27,7 @@ def left() -> tuple[Rig, FakeTransport, bytes]:
 
 
 def test_the_owner_ends_the_leg_behind_the_last_acknowledgements() -> None:
-    """What is on its way from there is for nobody."""
+    """What is on its way from there is dropped."""
     rig, leg, heard = left()
     assert heard == ack(1) + ack(2) + commands.client_gone()
     leg.deliver(message(2, 2) + commands.close_consumer(2, UNASKED) + success(7))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_reports import class_archive
+from tests.integration.conditions import eventually
 
 STARTS = """
 from pathlib import Path
@@ -122,10 +123,11 @@ def test_java_takes_what_the_first_report_left(cache: Path) -> None:
     first, said = started()
     assert first == ""
     assert "cds" not in said
-    deadline = time.monotonic() + JAVA_WRITES_S
-    while not any(map(class_archive._is_whole, cache.glob("*.jsa.*"))):
-        assert time.monotonic() < deadline, "Java writes no archive"
-        time.sleep(0.5)
+    eventually(
+        lambda: any(map(class_archive._is_whole, cache.glob("*.jsa.*"))),
+        "an archive that Java has written",
+        deadline_s=JAVA_WRITES_S,
+    )
     second, said = started()
     assert Path(second).parent == cache
     assert "cds" not in said

@@ -38,7 +38,7 @@ class LeavingLeg:
         self._late.cancel()
 
     def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
-        """For nobody: what was on its way."""
+        """What was on its way is dropped."""
 
     def leg_data(self, data: bytes, frame_count: int) -> None:
         """Likewise."""
