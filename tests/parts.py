@@ -67,6 +67,7 @@ PARTS: Final = (
         (
             "tests/integration/test_kills.py",
             "tests/integration/test_rolling_restart.py",
+            "tests/integration/test_load_workers.py",
             "tests/integration/test_replicas.py",
             "tests/integration/test_owners_streams.py",
             "tests/integration/test_many_groups.py",

@@ -15,6 +15,7 @@ import logging
 import random
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from pathlib import Path
@@ -49,6 +50,8 @@ class Worker:
         self._random = random.Random(options.seed)  # noqa: S311 - a repeatable choice, no secret
         self._pending: deque[tuple[int, pulsar.Message]] = deque()
         self._stopping = False
+        self._listening = threading.Lock()
+        """Held while a listener has a message: it runs in a thread of the library's."""
         self._slower = 1
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGUSR2, self._change_pace)
@@ -97,6 +100,8 @@ class Worker:
             self._take(message)
         if self._options.listener:
             self._consumer.pause_message_listener()
+            with self._listening:  # pausing waits for no listener: it would acknowledge behind the close, to nobody
+                pass
         while self._pending:
             self._acknowledge(self._pending.popleft()[1])
         self._records.life(Event.CLOSING, time.monotonic_ns())
@@ -115,8 +120,9 @@ class Worker:
     def _listen(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
         # The library may call before `subscribe` has returned. Its consumer can acknowledge, though not be closed.
         self._acknowledging = consumer
-        if not self._stopping:
-            self._take(message)
+        with self._listening:
+            if not self._stopping:
+                self._take(message)
 
     def _take(self, message: pulsar.Message) -> None:
         options = self._options

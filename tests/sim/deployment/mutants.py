@@ -188,6 +188,7 @@ MUTANTS = (
         "proxy/net/group/holder_probes.py",
         "            return sentinel_subscribe((topic, subscription), name)\n",
         '            return sentinel_subscribe((topic, f"{subscription}-not"), name)\n',
+        "tests/net/test_holder_probes.py",
     ),
     _mutant(
         "an owner that was lost beside direct workers goes on with what they were given",
