@@ -282,13 +282,14 @@ def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Rea
 def _unfinished(before: Delivery, batch: Iterable[Delivery], broken: Interruption) -> bool:
     """Whether the worker had not acknowledged some other message of the batch when something broke.
 
-    That is one it had received, or one that no worker had received by then and that was in its client's queue. A
+    That is one it had received, or one that came later and that no worker had by then: it was in its client's queue. A
     message of the batch that was at another worker by then does not count: batches are cut by key.
     """
-    for item in batch:
-        if item.life is before.life and item.at_ns < broken.at_ns and not item.acknowledged_before(broken):
-            return True
-    return any(item.at_ns >= broken.at_ns for item in _first(batch))
+    received = [item for item in batch if item.at_ns < broken.at_ns]
+    if any(item.life is before.life and not item.acknowledged_before(broken) for item in received):
+        return True
+    elsewhere = {item.number for item in received if not item.given_up_before(broken.at_ns)}
+    return any(item.at_ns >= broken.at_ns and item.number not in elsewhere for item in batch)
 
 
 def _overtaken(

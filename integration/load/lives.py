@@ -79,6 +79,8 @@ class WorkerLife:
     name: str
     records: Sequence[Record]
     killed_at_ns: int | None = None
+    still_since_ns: int | None = None
+    """When it was frozen for the last time, if it did not go on before its end."""
 
 
 class Delivery:
@@ -128,6 +130,11 @@ class Delivery:
         """Whether its acknowledgement was surely through when something broke."""
         return self.acked_at_ns is not None and self.acked_at_ns < broken.acks_unsafe_from_ns
 
+    def given_up_before(self, at_ns: int) -> bool:
+        """Whether it may have gone back by then, acknowledged or not: clients do so with whole batches."""
+        refused = self.given_back_ns is not None and self.given_back_ns < at_ns
+        return refused or any(self.at_ns < item.at_ns < at_ns for item in self.life.breaks)
+
     def held_at(self, at_ns: int) -> bool:
         """Whether its worker surely held it at that time."""
         return not self.stale and self.at_ns <= at_ns and (self.ended_ns is None or self.ended_ns > at_ns)
@@ -163,6 +170,7 @@ class Life:
         self.garbled = sum(record.event == Event.GARBLED for record in records)
         self.left_ns = next((record.at_ns for record in records if record.event == Event.CLOSING), None)
         self.killed_ns = worker.killed_at_ns
+        self._still_ns = worker.still_since_ns
         self.breaks = self._breaks(records, mine, began)
         """Everything that ended all holdings of this life at once, in order of time."""
         self.deliveries: list[Delivery] = []
@@ -180,7 +188,10 @@ class Life:
             if any(latest_ns < time <= record.at_ns for time in self.connected_ns):
                 breaks.append(Interruption(Cause.CONNECTION_LOST, record.at_ns))
         if self.killed_ns is not None:
-            breaks.append(Interruption(Cause.WORKER_KILLED, self.killed_ns))
+            # A frozen one sends nothing more: what it had not sent by then is lost however late the kill comes.
+            last_ns = self.killed_ns if self._still_ns is None else min(self._still_ns, self.killed_ns)
+            unsafe_ns = last_ns - ACK_IN_FLIGHT_NS_MAX
+            breaks.append(Interruption(Cause.WORKER_KILLED, self.killed_ns, acks_lost_since_ns=unsafe_ns))
         if self.left_ns is not None:
             # A client that closes in peace sends its acknowledgements first.
             breaks.append(Interruption(Cause.WORKER_LEFT, self.left_ns, acks_lost_since_ns=self.left_ns))

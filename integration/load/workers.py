@@ -42,6 +42,7 @@ class WorkerProcess:
         self.records = directory / f"{stem}.records"
         self.log = directory / f"{stem}.log"
         self._killed_at_ns: int | None = None
+        self._still_since_ns: int | None = None
         self._asked_to_stop = False
         self._reader = RecordReader(self.records)
         module = "socket_worker" if options.websocket else "worker"
@@ -99,11 +100,14 @@ class WorkerProcess:
 
     def pause(self) -> None:
         """Freeze it: connected, holding what it holds, doing nothing."""
+        # Before the signal, as with `kill`.
+        self._still_since_ns = time.monotonic_ns()
         self._process.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
         self._process.signal(signal.SIGCONT)
+        self._still_since_ns = None
 
     def change_pace(self) -> None:
         """Let it take longer for each message from now on, or as long as before again; on a WebSocket it cannot."""
@@ -118,7 +122,7 @@ class WorkerProcess:
         code = self._process.process.poll()
         if code not in (None, 0) and self._killed_at_ns is None:
             raise self._failure(f"ended with code {code}")
-        return WorkerLife(self.name, RecordReader.all(self.records), self._killed_at_ns)
+        return WorkerLife(self.name, RecordReader.all(self.records), self._killed_at_ns, self._still_since_ns)
 
     def _failure(self, what: str) -> WorkerFailedError:
         return WorkerFailedError(f"worker {self.name} {what}; end of {self.log}:\n{tail(self.log)}")

@@ -23,6 +23,7 @@ class Script:
         self.name = name
         self.records: list[Record] = []
         self.killed_at: int | None = None
+        self.still_since: int | None = None
         self._life(Event.CONNECTED, connected_at)
 
     def got(self, at: int, key: int, sequence: int, *, entry: int | None = None, producer: int = 0) -> Self:
@@ -64,10 +65,17 @@ class Script:
         self.killed_at = at
         return self
 
+    def frozen(self, at: int) -> Self:
+        """Stopped by the test, and not let go on."""
+        self.still_since = at
+        return self
+
     @property
     def life(self) -> WorkerLife:
         """What the audit reads."""
-        return WorkerLife(self.name, self.records, None if self.killed_at is None else self.killed_at * MS)
+        killed_ns = None if self.killed_at is None else self.killed_at * MS
+        still_ns = None if self.still_since is None else self.still_since * MS
+        return WorkerLife(self.name, self.records, killed_ns, still_ns)
 
     def _life(self, event: Event, at: int) -> Self:
         self.records.append(Record(event, 0, 0, 0, 0, 0, at * MS, 0, 0))

@@ -129,6 +129,15 @@ def test_an_acknowledgement_long_before_death_is_not_lost() -> None:
     assert len(result.unexplained) == 1
 
 
+def test_what_a_frozen_worker_had_not_sent_is_lost_however_late_it_is_killed() -> None:
+    """Its client grouped the acknowledgement and then stood still. What was through before that is safe, as ever."""
+    killed_at = 60 + 2 * SETTLED
+    frozen = Script("w1").did(10, 1, 0).frozen(50).killed(killed_at)
+    other = Script("w2").did(killed_at + 5, 1, 0)
+    assert causes(judge({1: 1}, frozen, other)) == [Cause.WORKER_KILLED]
+    assert causes(judge({1: 1}, frozen.frozen(11 + SETTLED), other)) == [None]
+
+
 def test_a_repetition_out_of_nowhere_has_no_cause() -> None:
     """At the same worker or another."""
     assert len(judge({1: 1}, Script("w1").did(10, 1, 0).did(20, 1, 0)).unexplained) == 1
@@ -175,6 +184,29 @@ def test_a_finished_batch_does_not_come_again() -> None:
         Script("w3").did(30, 1, 0, entry=5),
     )
     assert causes(judge({1: 1, 2: 1}, *scripts)) == [None]
+
+
+def test_a_batch_that_came_again_may_be_half_done_again() -> None:
+    """Its second worker had the other half in its client's queue, which no record tells."""
+    killed_at = 31 + SETTLED
+    scripts = (
+        Script("w1").got(10, 1, 0, entry=5).got(11, 1, 1, entry=5).killed(20),
+        Script("w2").did(30, 1, 0, entry=5).killed(killed_at),
+        Script("w3").did(killed_at + 10, 1, 0, entry=5).did(killed_at + 12, 1, 1, entry=5),
+    )
+    result = judge({1: 2}, *scripts)
+    assert causes(result) == [Cause.WORKER_KILLED, Cause.BATCH_UNFINISHED, Cause.WORKER_KILLED]
+
+
+def test_a_half_that_another_worker_holds_is_no_excuse() -> None:
+    """It was not in the queue of the worker that was killed, though it came again later."""
+    killed_at = 31 + SETTLED
+    scripts = (
+        Script("w1").did(30, 1, 0, entry=5).killed(killed_at),
+        Script("w2").got(12, 2, 0, entry=5).killed(killed_at + 50),
+        Script("w3").did(killed_at + 10, 1, 0, entry=5).did(killed_at + 60, 2, 0, entry=5),
+    )
+    assert sorted(causes(judge({1: 1, 2: 1}, *scripts)), key=str) == [Cause.WORKER_KILLED, None]
 
 
 def test_a_batch_is_given_back_whole_when_one_message_is_refused() -> None:

@@ -11,9 +11,11 @@ from integration.load.records import Event
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 
-MESSAGES = 10
+MESSAGES = 50
 WORK_MS = 200
 """Long enough that the worker is told to stop in the middle of it."""
+OF_MESSAGES_AND_END = {Event.RECEIVED, Event.ACKED, Event.CLOSING, Event.CLOSED}
+"""A listener may be called before the worker has written that it joined."""
 
 
 @pytest.mark.parametrize("way", [{}, {"listener": True}], ids=["receiving", "listening"])
@@ -27,10 +29,10 @@ def test_a_worker_is_done_with_its_message_before_it_closes(
         run.produce(count=MESSAGES, keys=1)
         run.wait_until(lambda: any(each.event == Event.RECEIVED for each in worker.life().records), "a message")
         run.stop_worker("w")
-        events = [each.event for each in worker.life().records]
+        events = [each.event for each in worker.life().records if each.event in OF_MESSAGES_AND_END]
         taken = events.count(Event.RECEIVED)
         assert 0 < taken < MESSAGES
-        assert events[-2 * taken - 2 :] == [Event.RECEIVED, Event.ACKED] * taken + [Event.CLOSING, Event.CLOSED]
+        assert events == [Event.RECEIVED, Event.ACKED] * taken + [Event.CLOSING, Event.CLOSED]
         run.start_worker("next")
         result = run.finish()
     assert result.ok

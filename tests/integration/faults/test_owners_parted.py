@@ -17,7 +17,7 @@ from integration.gateway import KeylineGateway
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
-from tests.integration.faults.owner_waits import check_waits
+from tests.integration.faults.owner_waits import WAIT_BESIDE_S_MAX, check_waits
 from tests.integration.owner_rig import TAKING, WORKERS, Owned, settle
 from tests.integration.side_by_side import Case, CaseOf, Outcomes
 
@@ -115,7 +115,7 @@ def pair_on(broker: PulsarStandalone, fault: Fault, topic: str, directory: Path)
         (owner,) = (each for each in owned.gateways if owned.workers(each))
         owned.run.stop_worker("first")
         happens = fault(Pair(owned, networks, owner))
-        return lambda: check_waits(owned, happens, PARTED_S)
+        return lambda: check_waits(owned, happens, PARTED_S, wait_s_max=WAIT_BESIDE_S_MAX)
 
     return prepare
 
