@@ -1,8 +1,9 @@
-"""Reads the end of a log file for error messages, so that the cause is in the message."""
+"""Reads log files: their ends for error messages, so that the cause is in the message, and what gateways tell."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,3 +22,9 @@ def tail(path: Path, line_count: int = 40) -> str:
     except FileNotFoundError:
         return f"(no log at {path})"
     return "\n".join(text.splitlines()[-line_count:]) or "(the log is empty)"
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    """What a gateway's log tells, in order, without a line that is being written and what it prints besides."""
+    whole, _, _ = log.read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]

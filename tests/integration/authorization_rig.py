@@ -13,7 +13,7 @@ import pulsar
 from integration.gateway import KeylineGateway
 from integration.replicas import Replicas
 from integration.secured import SecuredPulsar
-from tests.integration.owner_rig import settle
+from tests.integration.busy_replicas import settle
 
 NAMESPACE: Final = "public/ours"
 GROUPS: Final = "public/groups"

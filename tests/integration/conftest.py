@@ -21,6 +21,7 @@ from integration.load.report import audit_lines
 from integration.logs import tail
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
+from tests.integration.busy_replicas import settle
 from tests.integration.side_by_side import CaseOf, Outcomes, side_by_side
 
 LOG_LINES = 80
@@ -103,7 +104,10 @@ def gateway(
     count: int = request.config.getoption("--replicas")
     if count > 1:
         with ExitStack() as stack:
-            yield Replicas(stack, broker, tmp_path_factory.mktemp("replicas")).start(count)
+            replicas = Replicas(stack, broker, tmp_path_factory.mktemp("replicas"))
+            first = replicas.start(count)
+            settle(replicas.gateways)
+            yield first
         return
     with KeylineGateway(broker.service_url, broker.admin_url, tmp_path_factory.mktemp("gateway")) as shared:
         yield shared

@@ -23,7 +23,7 @@ from integration.containers.pulsar import PulsarContainer
 from integration.gateway import service_url_of
 from integration.replicas import SECRET_BYTES, Replicas
 from integration.standalone import PulsarStandalone
-from tests.integration.owner_rig import settle
+from tests.integration.busy_replicas import settle
 
 REPLICAS = ("replica-0", "replica-1")
 SECRET_INSIDE = "/run/keyline/replica-secret"

@@ -291,8 +291,12 @@ def views_of(topic: str, broker: PulsarStandalone, gateway: KeylineGateway) -> s
 def stream_holders(broker: Administered, topic: str) -> set[str]:
     """The replicas that have all streams of a load's subscription between them; nobody as long as some are missing.
 
-    By the broker's own account.
+    By the broker's own account, which it does not give in the middle of an unload.
     """
-    consumers = administer(broker, "GET", topic, "stats")["subscriptions"].get(SUBSCRIPTION, {}).get("consumers", [])
+    try:
+        topic_stats = administer(broker, "GET", topic, "stats")
+    except httpx.HTTPStatusError:
+        return set()
+    consumers = topic_stats["subscriptions"].get(SUBSCRIPTION, {}).get("consumers", [])
     names = [str(consumer["consumerName"]).rpartition("-")[0] for consumer in consumers]
     return set(names) if len(names) == STREAMS else set()

@@ -16,8 +16,9 @@ from integration.gateway import KeylineGateway, service_url_of
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient
+from tests.integration.busy_replicas import patiently, settle
 from tests.integration.clients import key_shared
-from tests.integration.owner_rig import REPLICAS, deployment_of, patiently, settle
+from tests.integration.owner_rig import REPLICAS, deployment_of
 
 NAMES: Final = tuple(f"w{number}" for number in range(REPLICAS))
 """Of the workers, one at each replica."""

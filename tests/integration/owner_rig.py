@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import psutil
 
-from integration.asked_gateway import AskedGateway
 from integration.certificates import Authority
 from integration.gateway import KeylineGateway, service_url_of
 from integration.load.audit import AuditResult
@@ -23,18 +19,15 @@ from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
-from proxy.cli.admin_client import AdminClient, Unanswered
-from tests.integration.conditions import eventually
+from proxy.cli.admin_client import AdminClient
+from tests.integration.busy_replicas import note_standstills, patiently, settle
 from tests.integration.conftest import explain
-from tests.integration.faults.line import lines
 
 REPLICAS: Final = 3
 WORKERS: Final = tuple(f"w{number}" for number in range(2 * REPLICAS))
 MESSAGES: Final = 20_000
 KEYS: Final = 300
 RATE_PER_S: Final = 2_000.0
-TOLD_LATE_S: Final = 1.0
-"""Around what a replica says of itself: its clients hear of it later, and it rounds."""
 TAKING: Final = {"receiver_queue_size": 20, "ack_delay_ms": 2}
 """How a worker takes messages."""
 
@@ -72,6 +65,11 @@ class Owned:
         ]
         for worker in workers:
             worker.wait_joined()
+
+    @property
+    def logs(self) -> list[Path]:
+        """The replicas'."""
+        return [gateway.log for gateway in self.gateways]
 
     def add_replica(self) -> KeylineGateway:
         """One more."""
@@ -173,56 +171,12 @@ class Owned:
         Nothing comes again but for these causes, and for want of CPU if a replica says that it had none.
         """
         self.run.wait_acknowledged(messages)
-        allowed = {*causes, *self.note_standstills()}
+        allowed = {*causes, *note_standstills(self.run, *self.logs)}
         result = self.run.finish()
         assert result.ok, explain(result, *self.gateways)
         assert result.delivered == result.acknowledged == messages, explain(result, *self.gateways)
         assert set(result.duplicates_by_cause) <= allowed, explain(result, *self.gateways)
         return result
-
-    def note_standstills(self) -> set[Cause]:
-        """Let the audit know when replicas had no CPU for so long that they gave legs up; what that may bring again."""
-        spans = [span for gateway in self.gateways for span in stood_still(gateway.log)]
-        for since_ns, until_ns in spans:
-            self.run.was_paused(Cause.GATEWAY_PAUSED, since_ns, until_ns)
-        return {Cause.GATEWAY_PAUSED, Cause.CLIENT_QUEUE} if spans else set()
-
-
-def stood_still(log: Path) -> list[tuple[int, int]]:
-    """When a replica had no CPU for so long that it gave its legs up, as it says itself, by the audit's clock."""
-    ahead_s = time.time() - time.monotonic()
-    spans = []
-    for line in lines(log):
-        if line["event"] == "process stood still":
-            over_s = datetime.fromisoformat(line["time"]).timestamp() - ahead_s
-            spans.append((int((over_s - line["seconds"] - TOLD_LATE_S) * 1e9), int((over_s + TOLD_LATE_S) * 1e9)))
-    return spans
-
-
-def settle(gateways: Sequence[AskedGateway]) -> None:
-    """Return when each has its share of all bundles, and knows it of the others: none moves any more.
-
-    Replicas are ready before that, and who owns something then may be another one in a moment.
-    """
-    patiently(lambda: all(_knows_equal_shares(each, len(gateways)) for each in gateways), "equal shares of bundles")
-
-
-def _knows_equal_shares(gateway: AskedGateway, replicas: int) -> bool:
-    told = gateway.deployment()
-    bundles = [row["bundles"] for row in told["replicas"]]
-    return len(bundles) == replicas and sum(bundles) == told["bundles_count"] and max(bundles) - min(bundles) <= 1
-
-
-def patiently(condition: Callable[[], object], what: str) -> None:
-    """As `eventually`, of replicas that may be too busy to answer, or have just stood still: they are asked again."""
-
-    def holds() -> object:
-        try:
-            return condition()
-        except (httpx.TransportError, Unanswered):
-            return False
-
-    eventually(holds, what)
 
 
 def tls_settings(directory: Path) -> dict[str, str]:

@@ -113,7 +113,7 @@ def test_a_worker_whose_token_has_expired_is_served_no_more(way: str, looking: S
     topic = new_topic("expired")
     with (
         door(way, looking, topic, tmp_path) as place,
-        client_of(place, "app", token=looking.token("app", EXPIRES_S)) as expiring,
+        client_of(place, "app", token=looking.token("app", 2 * EXPIRES_S)) as expiring,
         client_of(place, "app") as lasting,
     ):
         held = worker(expiring, topic, consumer_name="expiring")

@@ -24,7 +24,7 @@ from integration.artifacts import PULSAR_VERSIONS
 from integration.compatibility.outcomes import Outcome
 from integration.compatibility.place import Place
 from integration.gateway import KeylineGateway
-from tests.integration.owner_rig import settle
+from tests.integration.busy_replicas import settle
 from tests.integration.probes import outcomes
 from tests.integration.test_flood import metric
 

@@ -128,7 +128,7 @@ def test_the_broker_is_killed_under_producers_that_wait(
     module_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
 ) -> None:
     """The owner resumes, though others came back before it; they are promoted by the priorities they bring again."""
-    gateway = start_gateway(module_broker)
+    gateway = start_gateway(module_broker, producer_return_grace_s="30")
     with ExitStack() as stack:
         scene = Scene(module_broker, gateway, new_topic("killed-under-producers"), stack)
         epoch = scene.ours().owns(0, name="owner")

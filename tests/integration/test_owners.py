@@ -22,6 +22,7 @@ from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from integration.threads import beside
 from proxy.cli.admin_client import AdminClient
+from tests.integration.busy_replicas import settle
 from tests.integration.conditions import eventually
 from tests.integration.owner_rig import (
     MESSAGES,
@@ -30,7 +31,6 @@ from tests.integration.owner_rig import (
     Owned,
     deployment_of,
     owned_subscription,
-    settle,
     subscription_at,
     tls_settings,
 )

@@ -14,9 +14,9 @@ from integration.load.lives import Cause
 from integration.load.options import SUBSCRIPTION, Batching
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
+from tests.integration.busy_replicas import settle
 from tests.integration.clients import key_shared
 from tests.integration.conditions import eventually
-from tests.integration.owner_rig import settle
 from tests.integration.test_migrate import (
     PARTITIONS,
     WHOLE_BATCHES,

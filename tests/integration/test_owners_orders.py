@@ -13,9 +13,9 @@ import pytest
 
 from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient, subscription_path, worker_path
+from tests.integration.busy_replicas import patiently
 from tests.integration.conditions import eventually
 from tests.integration.owner_crew import NAMES, Crew, crew_at
-from tests.integration.owner_rig import patiently
 
 KEYS: Final = tuple(f"k{number}" for number in range(60))
 EACH: Final = 20

@@ -15,9 +15,9 @@ from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient, subscription_path
 from proxy.wire import pulsar_pb2 as pb
+from tests.integration.busy_replicas import patiently, settle
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import administer
-from tests.integration.owner_rig import patiently, settle
 from tests.integration.raw_client import RawClient, T
 
 REPLICAS: Final = 3

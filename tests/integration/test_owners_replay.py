@@ -16,10 +16,10 @@ from integration.load.options import SUBSCRIPTION
 from integration.ports import LOOPBACK, free_ports
 from integration.standalone import PulsarStandalone
 from proxy.cli.main import app
+from tests.integration.busy_replicas import settle
 from tests.integration.clients import Workers, by_key, key_shared, numbered, send_all
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
-from tests.integration.owner_rig import settle
 
 KEYS = [f"key-{number}" for number in range(20)]
 MESSAGES = 60

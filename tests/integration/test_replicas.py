@@ -179,7 +179,7 @@ def test_a_replica_is_paused_for_longer_than_its_leases(
             eventually(
                 partial(others_have_all, module_broker, loaded.topic, NAMES[number]), "the others to have its streams"
             )
-            loaded.wait_acknowledged(loaded.progress.acknowledged + SINCE)
+            loaded.wait_acknowledged(min(loaded.progress.acknowledged + SINCE, MESSAGES))
         gateway.resume()
     check(loaded.finish(), cluster, OF_A_PAUSE)
 

@@ -113,6 +113,7 @@ def test_who_waits_outlives_a_kill_of_the_gateway(
     owner, other = hosts.host(1, "owner"), hosts.host(0, "other")
     with feed_of(gateway, topic) as feed:
         producer = owner.acquire()
+        feed.until("producer_promoted")  # it may have been queued, too
         waiting = hosts.acquiring(other)
         feed.until("producer_queued")
     gateway.kill()

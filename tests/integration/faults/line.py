@@ -24,6 +24,7 @@ from integration.load.audit import AuditResult
 from integration.load.lives import Cause
 from integration.load.options import Batching
 from integration.load.run import LoadRun
+from integration.logs import lines
 from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
@@ -122,14 +123,8 @@ def bug_reports(log: Path) -> list[str]:
     return found
 
 
-def lines(log: Path) -> list[dict[str, Any]]:
-    """What a gateway's log tells, in order; a line that is being written is not looked at."""
-    whole, _, _ = log.read_text().rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()]
-
-
 def events(log: Path) -> list[str]:
-    """Likewise, by the names of its lines."""
+    """What a gateway's log tells, by the names of its lines."""
     return [line["event"] for line in lines(log)]
 
 

@@ -11,6 +11,7 @@ from integration.gateway import KeylineGateway
 from integration.load.lives import Cause
 from integration.load.options import Batching
 from integration.load.records import Event
+from tests.integration.busy_replicas import note_standstills
 from tests.integration.conftest import explain
 from tests.integration.faults.client_waits import Hung, Span, counted_ns, reached
 from tests.integration.faults.line import bug_reports, last
@@ -103,7 +104,7 @@ class WatchedLoad:
         run, gateways = self.owned.run, self.owned.gateways
         run.wait_acknowledged(messages_min)
         self._producer.stop()
-        allowed = {*causes, Cause.CLIENT_QUEUE, *self.owned.note_standstills()}
+        allowed = {*causes, Cause.CLIENT_QUEUE, *note_standstills(run, *self.owned.logs)}
         result = run.finish()
         waits_s = {
             what: max(run.longest_waits(since_ns, until_ns).values()) / 1e9 for what, since_ns, until_ns in self._spans

@@ -11,10 +11,11 @@ import pytest
 from integration.gateway import KeylineGateway
 from integration.replicas import at_once
 from integration.standalone import PulsarStandalone
+from tests.integration.busy_replicas import settle
 from tests.integration.conditions import eventually
 from tests.integration.faults.line import bug_reports
 from tests.integration.faults.test_clock import LIBRARIES, days_off, faked_time, write
-from tests.integration.owner_rig import MESSAGES, Owned, owned_subscription, settle
+from tests.integration.owner_rig import MESSAGES, Owned, owned_subscription
 
 STEPS: Final = ((1, -1, 30), (-30, 1, -1), (0, -1, 1))
 """Days from the true date at each replica, one step after another."""

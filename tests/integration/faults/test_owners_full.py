@@ -17,6 +17,7 @@ import pytest
 from integration.gateway import KeylineGateway
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
+from tests.integration.busy_replicas import settle
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import TopicClient
 from tests.integration.overload_rig import SETTINGS, Producer, Taker
@@ -70,17 +71,10 @@ class Full:
 
     def leader(self) -> KeylineGateway:
         """The replica that leads, and that is known to have half of all bundles, as the other has."""
-        found: list[KeylineGateway] = []
-
-        def leads() -> bool:
-            told = [gateway.deployment() for gateway in self.gateways]
-            shared = all(len([share for share in one["replicas"] if share["bundles"]]) == REPLICAS for one in told)
-            leads = [one["leader"] == one["replica"] for one in told]
-            found[:] = [gateway for gateway, leading in zip(self.gateways, leads, strict=True) if leading]
-            return shared and len(found) == 1
-
-        eventually(leads, "a leader, and that each replica owns something")
-        return found[0]
+        settle(self.gateways)
+        told = [(each, each.deployment()) for each in self.gateways]
+        (leader,) = (each for each, one in told if one["leader"] == one["replica"])
+        return leader
 
 
 @pytest.fixture

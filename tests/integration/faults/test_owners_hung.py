@@ -18,9 +18,10 @@ from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
+from tests.integration.busy_replicas import settle
 from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker
 from tests.integration.faults.owner_waits import WAIT_BESIDE_S_MAX, Victims, check_waits, frozen
-from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, owned_subscription, settle
+from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, owned_subscription
 from tests.integration.side_by_side import Case, CaseOf, Outcomes
 
 LONG_S: Final = 30.0

@@ -17,8 +17,9 @@ from integration.gateway import KeylineGateway
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
+from tests.integration.busy_replicas import settle
 from tests.integration.faults.owner_waits import WAIT_BESIDE_S_MAX, check_waits
-from tests.integration.owner_rig import TAKING, WORKERS, Owned, settle
+from tests.integration.owner_rig import TAKING, WORKERS, Owned
 from tests.integration.side_by_side import Case, CaseOf, Outcomes
 
 PAIR: Final = 2

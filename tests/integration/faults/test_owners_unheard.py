@@ -22,10 +22,11 @@ from integration.load.options import SUBSCRIPTION
 from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from proxy.cli.admin_client import AdminClient
+from tests.integration.busy_replicas import patiently, settle
 from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker
 from tests.integration.faults.line import last
 from tests.integration.faults.owner_waits import SILENCE_ALLOWED, WAIT_BESIDE_S_MAX, WatchedLoad, frozen, told
-from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, patiently, settle
+from tests.integration.owner_rig import REPLICAS, WORKERS, Owned
 
 RATE_PER_S: Final = 250.0
 UNHEARD_S: Final = 30.0

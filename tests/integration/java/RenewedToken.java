@@ -19,11 +19,11 @@ public final class RenewedToken {
 
     public static void main(String[] arguments) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        System.out.println("started");
-        token = input.readLine();
         try (PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0])
                 .operationTimeout(PATIENCE_S, TimeUnit.SECONDS)
                 .authentication(AuthenticationFactory.token(() -> token)).build()) {
+            System.out.println("started");
+            token = input.readLine();
             Producer<byte[]> producer = client.newProducer().topic(arguments[1]).create();
             System.out.println("connected");
             token = input.readLine();
