@@ -1160,6 +1160,65 @@ def test_an_owner_that_the_broker_closed_resumes_before_anybody_is_promoted() ->
     assert rig.elections.summary().counters.resumptions_total == 1
 
 
+def test_an_owner_that_returns_before_the_topic_does_is_waited_for_all_the_same() -> None:
+    """The broker still unloads the topic: its error is no turn for others, however often it comes."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a, epoch=5)
+    b.client.deliver(want(20, 9))
+    b.take_all()
+    a.broker.deliver(close(1))
+    a.take_all()
+    for request_id in (12, 13, 14):
+        rig.clock.advance(GRACE_S / 2)
+        a.client.deliver(want(request_id, name="owner", epoch=5))
+        assert asked(a) == [("PRODUCER", request_id)]
+        a.broker.deliver(error(request_id, pb.ServiceNotReady))
+        assert answers(a) == [(request_id, "ServiceNotReady")]
+        assert asked(b) == []
+    rig.clock.advance(GRACE_S * 0.99)
+    a.client.deliver(want(15, name="owner", epoch=5))
+    a.take_all()
+    a.broker.deliver(ready(15, name="owner", epoch=5))
+    assert answers(a) == [(15, "ready")]
+    assert asked(b) == []
+    assert rig.elections.summary().counters.resumptions_total == 1
+
+
+def test_an_owner_that_goes_while_it_is_tried_again_keeps_its_time() -> None:
+    """Its connection broke twice: it has as long as one that broke once. Then the next is promoted."""
+    rig = ProducerRig(3)
+    a, b, again = rig.clients
+    rig.owner(a, epoch=5)
+    b.client.deliver(want(20))
+    b.take_all()
+    a.broker.deliver(close(1))
+    again.client.deliver(want(30, name="owner", epoch=5))
+    again.broker.deliver(error(30, pb.ProducerFenced))
+    again.client.lose()
+    rig.clock.advance(GRACE_S * 0.99)
+    assert asked(b) == []
+    rig.clock.advance(GRACE_S * 0.02)
+    assert asked(b) == [("PRODUCER", 20)]
+
+
+def test_an_owner_that_was_refused_and_does_not_come_back_is_not_waited_for_any_longer() -> None:
+    """Its time begins anew with the broker's error, and ends."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a, epoch=5)
+    b.client.deliver(want(20))
+    b.take_all()
+    a.broker.deliver(close(1))
+    rig.clock.advance(GRACE_S / 2)
+    a.client.deliver(want(12, name="owner", epoch=5))
+    a.broker.deliver(error(12, pb.ServiceNotReady))
+    rig.clock.advance(GRACE_S * 0.99)
+    assert asked(b) == []
+    rig.clock.advance(GRACE_S * 0.02)
+    assert asked(b) == [("PRODUCER", 20)]
+
+
 @pytest.mark.parametrize("name", ["", "owner"])
 def test_an_owner_returns_by_its_epoch_with_or_without_a_name(name: str) -> None:
     """The broker asks for the epoch alone: a client that let it choose the name need not repeat it."""

@@ -3,7 +3,7 @@
 When the broker closes the topic's owner (an unload, a restart), the owner returns within moments, and a promotion of
 another producer would use a new epoch and fence it: so new producers are held for a grace time. When the broker reports
 an error of the topic rather than of a producer, the next is not asked at once: otherwise the whole queue would be
-refused in a moment.
+refused in a moment. An owner may return too early and be refused for such an error: the grace time then begins anew.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class ElectionBackOff:
         self._failures = 0
         self._expected_until: float | None = None
         """Until when the owner that the broker closed is remembered; None if none is expected."""
+        self._newcomers_until = 0.0
+        """Until when new producers are held, also while all are held for a shorter time."""
         self._timer = Alarm(clock)
 
     @property
@@ -95,9 +97,11 @@ class ElectionBackOff:
         """A refused producer will not be retried."""
         self._tries = 0
 
-    def unavailable(self) -> None:
-        """The broker cannot serve the topic now."""
+    def unavailable(self, *, returning: bool) -> None:
+        """The broker cannot serve the topic now, as it told one that is `returning` or not."""
         self._failures += 1
+        if returning:
+            self._newcomers_until = self._clock.now() + self._grace_s
         self._hold(Hold.ALL, min(UNAVAILABLE_S_MIN * 2 ** (self._failures - 1), UNAVAILABLE_S_MAX))
 
     def promoted(self) -> None:
@@ -109,6 +113,7 @@ class ElectionBackOff:
         """End every hold."""
         self.stop()
         self._expected_until = None
+        self._newcomers_until = 0.0
         self._let_go()
 
     def stop(self) -> None:
@@ -116,18 +121,25 @@ class ElectionBackOff:
         self._timer.cancel()
 
     def _hold(self, held: Hold, delay_s: float) -> None:
+        if held is Hold.NEWCOMERS:
+            self._newcomers_until = self._clock.now() + delay_s
         self._timer.set(delay_s, self._let_go)
         self._do(self._election.hold(held))
 
     def _let_go(self) -> None:
-        """The best producer is promoted, even if the owner has not returned.
+        """The best producer is promoted, even if the owner has not returned; a new one only after the grace time.
 
         If the queue is empty, the owner is still expected: a restart of a broker also disconnects waiting producers,
         and the grace time starts with the first one that returns.
         """
-        left_s = 0.0 if self._expected_until is None else self._expected_until - self._clock.now()
+        now = self._clock.now()
+        left_s = 0.0 if self._expected_until is None else self._expected_until - now
         if left_s > 0 and self._election.idle:
             self._hold(Hold.NEWCOMERS, left_s)
+            return
+        grace_left_s = min(self._newcomers_until - now, self._grace_s)
+        if grace_left_s > 0 and self._election.held is Hold.ALL:
+            self._hold(Hold.NEWCOMERS, grace_left_s)
             return
         self._expected_until = None
         self._do(self._election.hold(Hold.NONE))

@@ -176,7 +176,7 @@ class TopicElection:
         if error in TOPIC_ERRORS:
             if contender.stage is Stage.PARKED:
                 self._tell_closed()
-            self._back_off.unavailable()
+            self._back_off.unavailable(returning=contender.returning)
         elif contender.returning:
             self._back_off.release()
         if error in ENDINGS:
