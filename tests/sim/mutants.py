@@ -73,8 +73,10 @@ def _caught_by(mutant: Mutant, copy: Path, environment: dict[str, str]) -> str:
     if mutant.tests:
         tests = _run(copy, environment, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests.split())
         found = [line for line in tests.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        if tests.returncode and found:
+        if found:
             return f"tests: {found[0]}"
+        if tests.returncode:
+            raise SystemExit(f"{mutant.name}: {mutant.tests} cannot be run: {tests.stdout}{tests.stderr}")
     if mutant.simulated or mutant.deployed:
         sizes = ("--seeds", str(SEEDS * mutant.simulated), "--deployments", str(DEPLOYMENTS * mutant.deployed))
         simulator = _run(copy, environment, "-m", "tests.sim", *sizes, "--jobs", "1", "--stop")
