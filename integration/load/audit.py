@@ -262,13 +262,7 @@ def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Rea
         return Reason(Cause.CLIENT_QUEUE)
     if before.nacked_at_ns is not None and before.nacked_at_ns < again.at_ns:
         return Reason(Cause.NEGATIVE_ACK, Interruption(Cause.NEGATIVE_ACK, before.nacked_at_ns))
-    # The latest that fits: the message may have outlived earlier ones, and later messages gone out rightly meanwhile.
-    for broken in reversed(before.life.breaks):
-        late_ns = LOSS_SEEN_LATE_NS if broken.cause is Cause.CONNECTION_LOST else 0
-        # What a worker got between the decision to kill it and its end went with it like the rest.
-        since_ns = -1 if broken.cause is Cause.WORKER_KILLED else before.at_ns
-        if not since_ns < broken.at_ns <= again.at_ns + late_ns:
-            continue
+    for broken in _breaks_between(before, again):
         if not before.acknowledged_before(broken):
             return Reason(broken.cause, broken)
         if _unfinished(before, batch, broken):
@@ -277,6 +271,25 @@ def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Rea
     if refused_ns and min(refused_ns) < again.at_ns:
         return Reason(Cause.BATCH_UNFINISHED, Interruption(Cause.NEGATIVE_ACK, min(refused_ns)))
     return None
+
+
+def _breaks_between(before: Delivery, again: Delivery) -> list[Interruption]:
+    """What may have taken a message from its worker before it came again, the likeliest first.
+
+    That is the latest: the message may have outlived earlier ones, and later messages gone out rightly meanwhile. A
+    loss that its client may just have seen late is the last.
+    """
+    late: list[Interruption] = []
+    in_time: list[Interruption] = []
+    for broken in reversed(before.life.breaks):
+        # What a worker got between the decision to kill it and its end went with it like the rest.
+        if broken.cause is not Cause.WORKER_KILLED and broken.at_ns <= before.at_ns:
+            continue
+        if broken.at_ns <= again.at_ns:
+            in_time.append(broken)
+        elif broken.cause is Cause.CONNECTION_LOST and broken.at_ns <= again.at_ns + LOSS_SEEN_LATE_NS:
+            late.append(broken)
+    return in_time + late
 
 
 def _unfinished(before: Delivery, batch: Iterable[Delivery], broken: Interruption) -> bool:

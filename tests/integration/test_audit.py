@@ -267,6 +267,13 @@ def test_what_a_client_had_fetched_before_the_gateways_death_is_nobodys() -> Non
     assert causes(result) == [Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE]
 
 
+def test_a_connection_that_breaks_just_afterwards_is_not_what_brought_a_message_again() -> None:
+    """Its client may have seen the loss late, but the gateway's death explains it without that."""
+    script = Script("w1").did(10, 1, 0).lost(13).connected(SETTLED + 500).did(SETTLED + 900, 1, 0).lost(SETTLED + 950)
+    result = judge({1: 1}, script, gateway_killed_at=12)
+    assert causes(result) == [Cause.GATEWAY_KILLED]
+
+
 def test_what_comes_after_the_reconnect_counts_again() -> None:
     """A death is no licence: sharing a key later is found."""
     scripts = (
