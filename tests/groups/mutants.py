@@ -25,6 +25,7 @@ READER: Final = "proxy/net/group/topic_reader.py"
 PRODUCER: Final = "proxy/net/broker/producer.py"
 ELECTION: Final = "proxy/producers/election.py"
 TOPIC_ELECTION: Final = "proxy/net/election/election.py"
+BACK_OFF: Final = "proxy/net/election/back_off.py"
 BROKER_QUEUE: Final = "proxy/net/election/broker_queue.py"
 OWNERSHIP_CHANGES: Final = "proxy/net/session/ownership_changes.py"
 RIVALS: Final = "proxy/producers/rivals.py"
@@ -559,6 +560,20 @@ MUTANTS = (
         "        if contender.stage is Stage.PARKED and self._gives_way(contender):\n",
         "        if False:\n",
         RIVALRY,
+    ),
+    _mutant(
+        "the broker's trouble ends the grace of a returning owner",
+        BACK_OFF,
+        "        if grace_left_s > 0 and self._election.held is Hold.ALL:\n",
+        "        if False:\n",
+        OWNERSHIP,
+    ),
+    _mutant(
+        "an owner that is refused for ever is waited for as long",
+        BACK_OFF,
+        "            self._newcomers_until = min(now + self._grace_s, self._refused_until)\n",
+        "            self._newcomers_until = now + self._grace_s\n",
+        OWNERSHIP,
     ),
     _mutant(
         "patience with a producer of another replica has no end",

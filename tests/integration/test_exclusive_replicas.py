@@ -17,7 +17,7 @@ from integration.standalone import PulsarStandalone
 from proxy.producers.rivals import EXPIRY_S
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
-from tests.integration.exclusive_rig import BROKER_CLOSES, READY, Patient, TopicClient, administer
+from tests.integration.exclusive_rig import BROKER_CLOSES, QUEUED, READY, Patient, TopicClient, administer
 from tests.integration.faults.line import bug_reports
 
 REPLICAS = 3
@@ -235,6 +235,29 @@ def test_an_owner_resumes_after_an_unload_while_replicas_wait_with_its_own(line:
     assert [client.heard() for client in (best, *others)] == [[], [], []]
     owner.leaves()
     assert best.promoted() == 1
+
+
+def test_one_alone_has_the_topic_after_an_unload_with_one_that_waits_at_the_broker(line: Line) -> None:
+    """The broker promotes that one in the middle of the unload, as docs/producers.md says: with a new epoch."""
+    owner = line.client(0)
+    assert owner.owns(name="former") == 0
+    other = line.client(1).waits(9)
+    eventually(lambda: line.stages(1) == ["parked"], "it to wait at the broker")
+    administer(line.broker, "PUT", line.topic, "unload")
+    assert owner.hears().word == BROKER_CLOSES
+    owner.want(name="former", epoch=0)
+    resumed = owner.hears()
+    if resumed.word == QUEUED:  # it is tried again
+        resumed = owner.hears()
+    if resumed.word == READY:
+        assert READY not in [answer.word for answer in other.heard()]
+        return
+    assert resumed.word == "ProducerFenced", resumed
+    answer = other.hears()
+    if answer.word == "ServiceNotReady":
+        assert other.owns(9) > 0
+    else:
+        assert answer.word == READY, answer
 
 
 def test_nobody_is_forgotten_when_a_topic_is_unloaded(line: Line) -> None:

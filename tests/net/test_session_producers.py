@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.election.back_off import EXPECTED_S_MAX, RETURN_TRIES_S, UNAVAILABLE_S_MIN
+from proxy.net.election.back_off import EXPECTED_S_MAX, REFUSED_S_MAX, RETURN_TRIES_S, UNAVAILABLE_S_MIN
 from proxy.net.election.broker_queue import ABANDONED_MAX, ABANDONED_S_MAX, AWAKE_S_MIN, PROMOTION_S_MAX
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.relay.closing import BROKEN_S, CLOSE_ANSWER_S_MAX
@@ -1183,6 +1183,25 @@ def test_an_owner_that_returns_before_the_topic_does_is_waited_for_all_the_same(
     assert answers(a) == [(15, "ready")]
     assert asked(b) == []
     assert rig.elections.summary().counters.resumptions_total == 1
+
+
+def test_an_owner_that_is_refused_again_and_again_is_not_waited_for_any_longer() -> None:
+    """The broker may have reason to refuse it alone, and say that it cannot serve the topic."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a, epoch=5)
+    b.client.deliver(want(20, 9))
+    b.take_all()
+    a.broker.deliver(close(1))
+    began = rig.clock.now()
+    request_id = 100
+    while ("PRODUCER", 20) not in asked(b) and rig.clock.now() < began + 2 * REFUSED_S_MAX:
+        a.take_all()
+        a.client.deliver(want(request_id, name="owner", epoch=5))
+        a.broker.deliver(error(request_id, pb.MetadataError))
+        rig.clock.advance(GRACE_S * 0.9)
+        request_id += 1
+    assert REFUSED_S_MAX < rig.clock.now() - began < REFUSED_S_MAX + 2 * GRACE_S
 
 
 def test_an_owner_that_goes_while_it_is_tried_again_keeps_its_time() -> None:

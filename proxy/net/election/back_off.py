@@ -29,6 +29,8 @@ EXPECTED_S_MAX: Final = 300.0
 UNAVAILABLE_S_MIN: Final = 0.1
 UNAVAILABLE_S_MAX: Final = 2.0
 """Back-off after an error of the broker; doubled at each consecutive error."""
+REFUSED_S_MAX: Final = 30.0
+"""Time from its first refusal for which an owner is waited for that is refused again and again."""
 RETURN_TRIES_S: Final = (0.05, 0.1, 0.2)
 """Retries of a former owner: the broker may not have noticed yet that its old connection is closed."""
 
@@ -57,6 +59,8 @@ class ElectionBackOff:
         self._failures = 0
         self._expected_until: float | None = None
         """Until when the owner that the broker closed is remembered; None if none is expected."""
+        self._refused_until: float | None = None
+        """Until when an owner that is refused again and again is waited for; None if none was refused."""
         self._newcomers_until = 0.0
         """Until when new producers are held, also while all are held for a shorter time."""
         self._timer = Alarm(clock)
@@ -101,12 +105,15 @@ class ElectionBackOff:
         """The broker cannot serve the topic now, as it told one that is `returning` or not."""
         self._failures += 1
         if returning:
-            self._newcomers_until = self._clock.now() + self._grace_s
+            now = self._clock.now()
+            self._refused_until = self._refused_until or now + REFUSED_S_MAX
+            self._newcomers_until = min(now + self._grace_s, self._refused_until)
         self._hold(Hold.ALL, min(UNAVAILABLE_S_MIN * 2 ** (self._failures - 1), UNAVAILABLE_S_MAX))
 
     def promoted(self) -> None:
         """The topic has an owner: no return is expected, and errors are over."""
         self._tries = self._failures = 0
+        self._refused_until = None
         self.release()
 
     def release(self) -> None:
