@@ -116,6 +116,16 @@ def test_a_batch_goes_message_by_message() -> None:
     assert not rig.dispatcher.outstanding.bytes_held
 
 
+def test_of_a_batch_goes_what_is_parked_whatever_its_first_message_is() -> None:
+    """Of the keys that another gateway has parked nothing waits here yet."""
+    rig = rig_of(ONCE)
+    lot = Lot(rig)
+    parking.mark(rig.dispatcher, A)
+    rig.mixed(0, B, A)
+    assert rig.got("c1") == [(0, (0,))]
+    assert lot.turn() == [(0, (1,))]
+
+
 def test_a_redrive_that_fails_leaves_no_chunked_message_half_at_a_worker() -> None:
     """Its rest is delivered yet, before it may come from the lot again with all that is behind it."""
     rig = rig_of(KeyPolicy(park_after=1))

@@ -230,12 +230,6 @@ MUTANTS = (
         "        if whole is None or whole.upstream.connects:\n",
     ),
     _mutant(
-        "a batch is asked only for its first message whether its key is parked",
-        "proxy/core/targets.py",
-        "(slot in self.diversions.held and self.diversions.holds(slot, head))",
-        "(slot in self.diversions.held and self.diversions.holds(head.slot, head))",
-    ),
-    _mutant(
         "a new owner does not know which keys are parked",
         LOT,
         "            parking.mark(self._state.dispatcher, slot)\n",
