@@ -295,13 +295,13 @@ def _breaks_between(before: Delivery, again: Delivery) -> list[Interruption]:
 def _unfinished(before: Delivery, batch: Iterable[Delivery], broken: Interruption) -> bool:
     """Whether the worker had not acknowledged some other message of the batch when something broke.
 
-    That is one it had received, or one that came later and that no worker had by then: it was in its client's queue. A
-    message of the batch that was at another worker by then does not count: batches are cut by key.
+    That is one it had received, or one that came later and that no worker had when this one came: it came with it, and
+    was in its client's queue. A message of the batch that another worker had does not count: batches are cut by key.
     """
     received = [item for item in batch if item.at_ns < broken.at_ns]
     if any(item.life is before.life and not item.acknowledged_before(broken) for item in received):
         return True
-    elsewhere = {item.number for item in received if not item.given_up_before(broken.at_ns)}
+    elsewhere = {item.number for item in received if not item.given_up_before(before.at_ns)}
     return any(item.at_ns >= broken.at_ns and item.number not in elsewhere for item in batch)
 
 

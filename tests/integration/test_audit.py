@@ -198,6 +198,19 @@ def test_a_batch_that_came_again_may_be_half_done_again() -> None:
     assert causes(result) == [Cause.WORKER_KILLED, Cause.BATCH_UNFINISHED, Cause.WORKER_KILLED]
 
 
+def test_what_all_workers_lost_at_once_is_not_put_down_to_what_came_later() -> None:
+    """The gateway was killed, and once more before it delivered again: the first time explains both halves."""
+    killed_at = 20 + SETTLED
+    workers = (
+        Script("w1").did(10, 1, 0, entry=5).lost(13).connected(killed_at - 5).lost(killed_at + 1),
+        Script("w2").did(10, 2, 0, entry=5).lost(13).connected(killed_at - 5).lost(killed_at + 1),
+        Script("w3", killed_at + 10).did(killed_at + 500, 1, 0, entry=5).did(killed_at + 510, 2, 0, entry=5),
+    )
+    kills = [Interruption(Cause.GATEWAY_KILLED, at * MS) for at in (12, killed_at)]
+    result = audit([sent({1: 1, 2: 1})], [worker.life for worker in workers], kills)
+    assert causes(result) == [Cause.GATEWAY_KILLED] * 2
+
+
 def test_a_half_that_another_worker_holds_is_no_excuse() -> None:
     """It was not in the queue of the worker that was killed, though it came again later."""
     killed_at = 31 + SETTLED
