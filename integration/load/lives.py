@@ -189,8 +189,7 @@ class Life:
                 breaks.append(Interruption(Cause.CONNECTION_LOST, record.at_ns))
         if self.killed_ns is not None:
             # A frozen one sends nothing more: what it had not sent by then is lost however late the kill comes.
-            last_ns = self.killed_ns if self._still_ns is None else min(self._still_ns, self.killed_ns)
-            unsafe_ns = last_ns - ACK_IN_FLIGHT_NS_MAX
+            unsafe_ns = (self._still_ns or self.killed_ns) - ACK_IN_FLIGHT_NS_MAX
             breaks.append(Interruption(Cause.WORKER_KILLED, self.killed_ns, acks_lost_since_ns=unsafe_ns))
         if self.left_ns is not None:
             # A client that closes in peace sends its acknowledgements first.

@@ -11,6 +11,7 @@ from typing import Any, Final
 import httpx
 
 from integration.asked_gateway import AskedGateway
+from integration.gateway import KeylineGateway
 from integration.load.lives import Cause
 from integration.load.run import LoadRun
 from integration.logs import lines
@@ -47,6 +48,19 @@ def _knows_equal_shares(gateway: AskedGateway, replicas: int) -> bool:
     told = gateway.deployment()
     bundles = [row["bundles"] for row in told["replicas"]]
     return len(bundles) == replicas and sum(bundles) == told["bundles_count"] and max(bundles) - min(bundles) <= 1
+
+
+def leader_of(gateways: Sequence[KeylineGateway]) -> KeylineGateway:
+    """The replica that leads, as soon as one says so of itself."""
+    found: list[KeylineGateway] = []
+
+    def leads() -> bool:
+        told = [(each, each.deployment()) for each in gateways if each.running]
+        found[:] = [each for each, one in told if one["leader"] == one["replica"]]
+        return len(found) == 1
+
+    patiently(leads, "one replica that leads")
+    return found[0]
 
 
 def standstills(*logs: Path) -> list[dict[str, Any]]:

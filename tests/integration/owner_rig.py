@@ -20,7 +20,7 @@ from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient
-from tests.integration.busy_replicas import note_standstills, patiently, settle
+from tests.integration.busy_replicas import leader_of, note_standstills, patiently, settle
 from tests.integration.conftest import explain
 
 REPLICAS: Final = 3
@@ -93,15 +93,7 @@ class Owned:
 
     def leader(self) -> KeylineGateway:
         """The replica that leads, as soon as one says so of itself."""
-        found: list[KeylineGateway] = []
-
-        def leads() -> bool:
-            told = [(each, each.deployment()) for each in self.gateways if each.running]
-            found[:] = [each for each, one in told if one["leader"] == one["replica"]]
-            return len(found) == 1
-
-        patiently(leads, "one replica that leads")
-        return found[0]
+        return leader_of(self.gateways)
 
     def replica(self, role: Role) -> KeylineGateway:
         """The first one of this role; where none is, the subscription is moved."""

@@ -1161,7 +1161,7 @@ def test_an_owner_that_the_broker_closed_resumes_before_anybody_is_promoted() ->
 
 
 def test_an_owner_that_returns_before_the_topic_does_is_waited_for_all_the_same() -> None:
-    """The broker still unloads the topic: its error is no turn for others, however often it comes."""
+    """The broker still unloads the topic: its error is no turn for others, though it comes more than once."""
     rig = ProducerRig(2)
     a, b = rig.clients
     rig.owner(a, epoch=5)

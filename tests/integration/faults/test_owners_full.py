@@ -17,7 +17,7 @@ import pytest
 from integration.gateway import KeylineGateway
 from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
-from tests.integration.busy_replicas import settle
+from tests.integration.busy_replicas import leader_of, settle
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import TopicClient
 from tests.integration.overload_rig import SETTINGS, Producer, Taker
@@ -72,9 +72,7 @@ class Full:
     def leader(self) -> KeylineGateway:
         """The replica that leads, and that is known to have half of all bundles, as the other has."""
         settle(self.gateways)
-        told = [(each, each.deployment()) for each in self.gateways]
-        (leader,) = (each for each, one in told if one["leader"] == one["replica"])
-        return leader
+        return leader_of(self.gateways)
 
 
 @pytest.fixture
