@@ -88,6 +88,7 @@ class Delivery:
 
     __slots__ = (
         "acked_at_ns",
+        "again_ns",
         "at_ns",
         "ended_ns",
         "given_back_ns",
@@ -112,6 +113,8 @@ class Delivery:
         self.nacked_at_ns: int | None = None
         self.given_back_ns: int | None = None
         """When it, or what came under one id with it, was refused: clients ask for whole ids again."""
+        self.again_ns: int | None = None
+        """When the same worker got it once more: that delivery is held from then on, and the acknowledgement is its."""
         self.ended_ns: int | None = None
         """None: it was held to the end of the record."""
         self.stale = False
@@ -198,22 +201,24 @@ class Life:
 
     def _read(self, records: Iterable[Record]) -> None:
         open_deliveries: dict[tuple[int, int, int, int, int], Delivery] = {}
-        together: dict[tuple[int, int, int], list[Delivery]] = {}
+        newest: dict[tuple[tuple[int, int, int], tuple[int, int, int]], Delivery] = {}
+        together: dict[tuple[int, int], list[Delivery]] = {}
         for record in records:
             identity = (record.producer, record.key, record.sequence, record.ledger, record.entry)
             if record.event == Event.RECEIVED:
                 delivery = open_deliveries[identity] = Delivery(self, record)
                 self.deliveries.append(delivery)
-                together.setdefault(_sent_as(record), []).append(delivery)
+                together.setdefault((record.ledger, record.entry), []).append(delivery)
+                earlier = newest.get((delivery.number, delivery.rank))
+                if earlier is not None:
+                    earlier.again_ns = delivery.at_ns
+                newest[delivery.number, delivery.rank] = delivery
             elif record.event == Event.ACKED:
                 open_deliveries[identity].acked_at_ns = record.at_ns
             elif record.event == Event.NACKED:
                 open_deliveries[identity].nacked_at_ns = record.at_ns
         for siblings in together.values():
-            # What the client had queued behind the refused message goes back with it, though it was handed over later.
-            refused_ns = min((item.nacked_at_ns for item in siblings if item.nacked_at_ns is not None), default=None)
-            for sibling in siblings:
-                sibling.given_back_ns = max(refused_ns, sibling.at_ns) if refused_ns is not None else None
+            _give_back(siblings)
 
     def _settle(self) -> None:
         """Find for each delivery whether it is stale, and the end of its holding."""
@@ -221,7 +226,9 @@ class Life:
         for delivery in self.deliveries:
             at_ns = delivery.at_ns
             ends = [item.at_ns for item in self.breaks if item.at_ns > at_ns][:1]
-            ends += [end for end in (delivery.acked_at_ns, delivery.given_back_ns) if end is not None]
+            ends += [
+                end for end in (delivery.acked_at_ns, delivery.given_back_ns, delivery.again_ns) if end is not None
+            ]
             delivery.ended_ns = min(ends, default=None)
             delivery.stale = any(self._stale(at_ns, item) for item in links)
             if self.killed_ns is not None and at_ns >= self.killed_ns:
@@ -238,6 +245,21 @@ class Life:
         return connected_ns is None or at_ns < connected_ns + AFTER_CONNECT_NS_MAX
 
 
-def _sent_as(record: Record) -> tuple[int, int, int]:
-    """What a client can only ask for as a whole: a message id, or a slice's, at one attempt."""
-    return record.ledger, record.entry, record.redelivery_count
+def _give_back(siblings: Iterable[Delivery]) -> None:
+    """Find when deliveries under one id went back, which a client can only ask for as a whole, at each attempt.
+
+    Messages that are refused one after the other may be asked for one after the other. The first of these requests
+    takes the attempt that they came with, and the next takes the attempt that followed.
+    """
+    attempts: dict[int, list[Delivery]] = {}
+    for sibling in siblings:
+        attempts.setdefault(sibling.redelivery_count, []).append(sibling)
+    refusals: list[int] = []
+    for _, attempt in sorted(attempts.items()):
+        refusals = sorted([*refusals, *(item.nacked_at_ns for item in attempt if item.nacked_at_ns is not None)])
+        if not refusals:
+            continue
+        refused_ns = refusals.pop(0)
+        for sibling in attempt:
+            # What the client had queued behind the refused message goes back with it, though handed over later.
+            sibling.given_back_ns = max(refused_ns, sibling.at_ns)

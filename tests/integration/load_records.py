@@ -26,9 +26,11 @@ class Script:
         self.still_since: int | None = None
         self._life(Event.CONNECTED, connected_at)
 
-    def got(self, at: int, key: int, sequence: int, *, entry: int | None = None, producer: int = 0) -> Self:
-        """Received."""
-        return self._message(Event.RECEIVED, at, key, sequence, entry, producer)
+    def got(
+        self, at: int, key: int, sequence: int, *, entry: int | None = None, producer: int = 0, attempt: int = 0
+    ) -> Self:
+        """Received, with that redelivery count."""
+        return self._message(Event.RECEIVED, at, key, sequence, entry, producer, attempt)
 
     def acked(self, at: int, key: int, sequence: int, *, entry: int | None = None, producer: int = 0) -> Self:
         """Acknowledged."""
@@ -81,7 +83,9 @@ class Script:
         self.records.append(Record(event, 0, 0, 0, 0, 0, at * MS, 0, 0))
         return self
 
-    def _message(self, event: Event, at: int, key: int, sequence: int, entry: int | None, producer: int) -> Self:
+    def _message(
+        self, event: Event, at: int, key: int, sequence: int, entry: int | None, producer: int, attempt: int = 0
+    ) -> Self:
         position = key * 1_000 + sequence if entry is None else entry
-        self.records.append(Record(event, 0, producer, key, sequence, -1, at * MS, 7, position))
+        self.records.append(Record(event, attempt, producer, key, sequence, -1, at * MS, 7, position))
         return self

@@ -241,6 +241,31 @@ def test_what_came_under_one_id_with_a_refused_message_is_held_no_more() -> None
     assert len(judge({1: 3, 2: 2}, refuser, other.did(160, 2, 1, entry=7)).holder_violations) == 1
 
 
+def test_refusals_one_after_the_other_take_one_attempt_each() -> None:
+    """A client asks for the id twice, 50 ms apart, so the second attempt goes back though none of it was refused."""
+    refuser = Script("w1").got(10, 1, 0, entry=5).nacked(11, 1, 0, entry=5).got(12, 2, 0, entry=5)
+    refuser.nacked(13, 2, 0, entry=5).got(15, 1, 0, entry=5, attempt=1).got(16, 2, 0, entry=5, attempt=1)
+    other = Script("w2").did(50, 1, 0, entry=5).did(51, 2, 0, entry=5)
+    assert judge({1: 1, 2: 1}, refuser, other).holder_violations == ()
+
+
+def test_one_refusal_takes_one_attempt() -> None:
+    """What came again after it is held."""
+    refuser = Script("w1").got(10, 1, 0, entry=5).got(11, 2, 0, entry=5).nacked(12, 2, 0, entry=5)
+    refuser.got(15, 1, 0, entry=5, attempt=1).got(16, 2, 0, entry=5, attempt=1)
+    other = Script("w2").did(50, 1, 1)
+    assert len(judge({1: 2, 2: 1}, refuser, other).holder_violations) == 1
+
+
+def test_what_came_again_to_the_same_worker_is_held_until_it_is_acknowledged_once() -> None:
+    """Two acknowledgements of one message count for the newer delivery; the older is held no more."""
+    worker = Script("w1").got(10, 1, 0, entry=5).got(11, 2, 0, entry=5).nacked(12, 2, 0, entry=5)
+    worker.got(15, 1, 0, entry=5, attempt=1).got(20, 1, 0, entry=5, attempt=2)
+    assert len(judge({1: 2, 2: 1}, worker, Script("w2").did(25, 1, 1)).holder_violations) == 1
+    worker.acked(30, 1, 0, entry=5).acked(32, 1, 0, entry=5)
+    assert judge({1: 2, 2: 1}, worker, Script("w2").did(40, 1, 1)).holder_violations == ()
+
+
 def test_slices_of_one_entry_are_known_as_such() -> None:
     """A part of a batch has an id of its own; what it was cut from decides whether the topic holds it twice."""
     scripts = (
