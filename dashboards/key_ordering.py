@@ -169,8 +169,8 @@ _RISKS: Final = Row(
         ),
         lines(
             "Acknowledgements refused or unknown",
-            "Refused: cumulative, or of a transaction, which Key_Shared does not allow. Unknown: of what the worker "
-            "did not hold, late ones mostly.",
+            "Refused: cumulative ones, which Key_Shared does not allow, and those of transactions that the broker or "
+            "the gateway refused. Unknown: of what the worker did not hold, late ones mostly.",
             "cps",
             ("refused", subscription_rate("refused_acks")),
             ("unknown", subscription_rate("unknown_acks")),

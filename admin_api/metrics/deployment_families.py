@@ -9,7 +9,11 @@ from admin_api.metrics.family import counter, gauge
 DEPLOYMENT: Final = (
     gauge("keyline_deployment_leading", "deployment.leads", "1 if this replica leads the deployment."),
     gauge("keyline_deployment_epoch", "deployment.epoch", "Epoch of the last leader; it grows with each change."),
-    gauge("keyline_deployment_replicas", "deployment.replicas", "Replicas of the deployment, by its last record."),
+    gauge(
+        "keyline_deployment_replicas",
+        "deployment.replicas",
+        "Replicas of the deployment, by its last record; 1 before the first.",
+    ),
     gauge(
         "keyline_deployment_lease_left_seconds",
         "deployment.lease_left_s",

@@ -61,7 +61,8 @@ SUBSCRIPTION: Final = (
     gauge(
         "keyline_subscription_available_permits",
         "dispatcher.available_permits",
-        "Permits of workers: messages asked for and not sent.",
+        "Permits of workers that take messages: asked for and not sent. Workers that are drained, read nothing or "
+        "hold as many as they may do not count.",
     ),
     gauge(
         "keyline_subscription_pending_acks",
@@ -89,7 +90,7 @@ SUBSCRIPTION: Final = (
     gauge(
         "keyline_subscription_memory_limit_bytes",
         "memory_bytes",
-        "Held bytes above which the gateway grants no more permits.",
+        "Bytes that it may hold. The gateway grants no more permits when those left are too few for one message more.",
         unit="bytes",
     ),
     gauge("keyline_subscription_waiting_messages", "dispatcher.waiting_messages", "Messages that cannot be sent yet."),
@@ -115,12 +116,13 @@ SUBSCRIPTION: Final = (
     gauge(
         "keyline_subscription_look_ahead_limit_messages",
         "look_ahead_messages",
-        "Waiting messages at which the gateway grants no more permits.",
+        "Waiting messages, beyond those that workers ask for, at which the gateway grants no more permits.",
     ),
     gauge(
         "keyline_subscription_look_ahead_used_ratio",
         "look_ahead_used",
-        "Waiting messages as a share of that limit; above 1 when workers returned more.",
+        "Waiting messages as a share of that limit and the available permits; above 1 when workers returned more. "
+        "Messages of which only the broker has the bytes do not count.",
         unit="ratio",
     ),
     gauge(

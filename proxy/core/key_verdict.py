@@ -18,14 +18,16 @@ from proxy.core.verdict import (
     Surroundings,
     Verdict,
     dead_letters_wait,
+    more_workers,
+    not_delivering,
     of_worker,
     paused,
-    quarantined,
     starving,
-    takeover,
+    without_owner,
 )
+from proxy.core.waiting import WaitReason
 from proxy.core.words import counted
-from proxy.core.worker_health import Urgency, WorkerState, checkup_steps
+from proxy.core.worker_health import Urgency, WorkerState, awaited_worker, checkup_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +54,7 @@ class _Case(NamedTuple):
     """Who has to do something next, by the explanation."""
     health: WorkerHealth | None
     """Its."""
+    now: float
 
     def verdict(self, says: str, advice: str = "", command: str | None = None) -> Verdict:
         """Under the explanation's state; the longer it waits, the more urgent."""
@@ -67,14 +70,13 @@ def explained(dispatcher: Dispatcher, slot: int, now: float, around: Surrounding
     checkup = finished(checkup_steps(dispatcher, now))
     worker = _who(dispatcher, told)
     health = None if worker is None else checkup.workers.get(worker)
-    case = _Case(dispatcher, told, around, checkup, worker, health)
+    case = _Case(dispatcher, told, around, checkup, worker, health, now)
     return replace(told, verdict=SLOTS.get(told.state, _other)(case))
 
 
 def _who(dispatcher: Dispatcher, told: SlotExplanation) -> Worker | None:
-    name = next((item.holder for item in told.blocking if item.holder is not None), None)
-    name = name or told.holder or told.owner
-    return next((worker for worker in dispatcher.workers.values() if worker.name == name), None)
+    reason = None if told.state in {SlotState.FLOWING, SlotState.UPSTREAM_BEHIND} else WaitReason(told.state.value)
+    return awaited_worker(dispatcher, told.slot, reason)
 
 
 def _flowing(case: _Case) -> Verdict:
@@ -85,9 +87,11 @@ def _flowing(case: _Case) -> Verdict:
         if case.health.state in _TROUBLED:
             return _troubled(case, f"Nothing of it waits, but {_unacked(case)} at {case.worker.name}. ")
         return case.verdict(f"{_unacked(case)} at {case.worker.name}; nothing else waits.")
-    if case.around.takeover:
-        return takeover(case.around)
-    return starving(case.dispatcher, case.checkup, case.around) or _nothing_here(case)
+    return (
+        not_delivering(case.dispatcher, case.around, case.now)
+        or starving(case.dispatcher, case.checkup, case.around)
+        or _nothing_here(case)
+    )
 
 
 def _nothing_here(case: _Case) -> Verdict:
@@ -105,7 +109,7 @@ def _troubled(case: _Case, before: str = "") -> Verdict:
     """The worker's own trouble is the cause."""
     assert case.worker is not None
     assert case.health is not None
-    verdict = of_worker(case.worker, case.health, case.around)
+    verdict = of_worker(case.dispatcher, case.worker, case.health, case.around)
     return replace(verdict, says=before + verdict.says)
 
 
@@ -118,8 +122,8 @@ def _at_worker(case: _Case) -> Verdict:
     says = f"{case.worker.name} has as many messages as it asked for. {case.health.says}."
     if (case.told.waiting_age_s or 0.0) < BEHIND_S:
         return case.verdict(says)
-    advice = "It works as usual: add workers, or wait. This shows what a new one would take:"
-    return case.verdict(says, advice, f"keyline preview join {case.around.target} new-worker")
+    advice, command = more_workers(case.dispatcher, case.around)
+    return case.verdict(says, f"It works as usual. {advice}", command)
 
 
 def _window(case: _Case) -> Verdict:
@@ -157,25 +161,14 @@ def _gated(case: _Case) -> Verdict:
     return case.verdict(f"{says}{case.health.says}.", "It ends by itself. This shows what is left:", command)
 
 
-def _no_owner(case: _Case) -> Verdict:
+def _without_owner(case: _Case) -> Verdict:
     says = f"No worker covers hash slot {case.told.slot}."
-    advice = "Start a worker that covers it: with sticky ranges, workers choose their own."
-    return Verdict("no_owner", Urgency.ACT, None, says, advice, f"keyline stats {case.around.target}")
-
-
-def _excluded(case: _Case) -> Verdict:
-    says = f"No worker covers hash slot {case.told.slot}, and an operator excludes one."
-    command = f"keyline exclude {case.around.target} WORKER --undo"
-    return Verdict("excluded", Urgency.ACT, None, says, "Start another worker, or readmit the one:", command)
-
-
-def _quarantined(case: _Case) -> Verdict:
-    return quarantined(case.dispatcher, case.around)
+    return without_owner(case.dispatcher, case.around, says, "it", f"keyline stats {case.around.target}")
 
 
 def _no_lease(case: _Case) -> Verdict:
-    says = "Another replica delivers its stream, or none does; this one has no lease for it."
-    return case.verdict(says, "Ask the replica that leads the group:", f"keyline groups {case.around.target}")
+    says = "Another replica delivers it, or none does; this one has no lease for it."
+    return case.verdict(says, "Look who has it:", case.around.lease_command)
 
 
 def _dead_letter(case: _Case) -> Verdict:
@@ -204,9 +197,9 @@ def _other(case: _Case) -> Verdict:
 SLOTS: Final[dict[SlotState, Callable[[_Case], Verdict]]] = {
     SlotState.FLOWING: _flowing,
     SlotState.UPSTREAM_BEHIND: _flowing,
-    SlotState.NO_OWNER: _no_owner,
-    SlotState.EXCLUDED: _excluded,
-    SlotState.QUARANTINED: _quarantined,
+    SlotState.NO_OWNER: _without_owner,
+    SlotState.EXCLUDED: _without_owner,
+    SlotState.QUARANTINED: _without_owner,
     SlotState.DRAINING: _draining,
     SlotState.WINDOW_FULL: _window,
     SlotState.IN_TRANSACTION: _other,

@@ -13,8 +13,9 @@ from proxy.core.ack_lease import lease_end
 from proxy.core.last_sent_position import format_ranges, individually_sent, last_sent_position
 from proxy.core.positions import format_position
 from proxy.core.steps import in_steps
+from proxy.core.subscription_verdict import subscription_verdict
 from proxy.core.summary import DispatcherCounts, dispatcher_counts
-from proxy.core.verdict import Surroundings, Verdict, subscription_verdict
+from proxy.core.verdict import Surroundings, Verdict
 from proxy.core.worker import sum_of
 from proxy.core.worker_health import WorkerHealth, checkup_steps
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.positions import format_position
 from proxy.core.steps import in_steps
-from proxy.core.worker_health import Urgency, WorkerState, checkup_steps
+from proxy.core.worker_health import Urgency, WorkerState, awaited_worker, checkup_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.entry import Part
     from proxy.core.steps import Steps
-    from proxy.core.worker import Worker
     from proxy.core.worker_health import Checkup
 
 LISTED_MAX: Final = 1_000
@@ -99,8 +98,7 @@ def _shown(
     dispatcher: Dispatcher, found: _Found, checkup: Checkup, key_of: Callable[[Part], str | None], now: float
 ) -> StuckSlot:
     reason = dispatcher.wait_reason(found.slot, found.head, now)
-    worker: Worker | None = dispatcher.workers.get(dispatcher.slots.holder(found.slot))
-    worker = worker or dispatcher.select(found.slot)
+    worker = awaited_worker(dispatcher, found.slot, reason)
     health = None if worker is None else checkup.workers.get(worker)
     return StuckSlot(
         slot=found.slot,

@@ -105,6 +105,7 @@ class DispatcherSummary(DispatcherCounts):
 
     workers: int
     available_permits: int
+    """Of workers that take messages: not of those that are drained, read nothing or hold as many as they may."""
     pending_acks: int
     oldest_delivery_at: float | None
     workers_blocked_on_unacked_messages: int
@@ -133,7 +134,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         **dispatcher_counts(dispatcher),
         draining_hashes_unacked_messages=sum(map(dispatcher.slots.count, dispatcher.draining.slots())),
         workers=len(workers),
-        available_permits=sum(worker.permits for worker in workers if worker.permits > 0),
+        available_permits=dispatcher.free_permits(),
         pending_acks=sum(len(worker.pending) for worker in workers),
         oldest_delivery_at=_oldest_delivery_at(workers),
         workers_blocked_on_unacked_messages=sum(worker.over_unacked for worker in workers),

@@ -99,6 +99,8 @@ def _hold(
     held = Held(taken, worker, transaction, now)
     dispatcher.in_transaction.add(held)
     dispatcher.in_transaction.abort = abort
+    if now >= worker.pace_due:
+        worker.note_pace(part.sent_at, now)
     worker.last_acked_at = now
     worker.unacked -= taken.count
     acknowledgement.reopen(dispatcher, worker, now)

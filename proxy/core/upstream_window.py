@@ -124,6 +124,10 @@ class UpstreamWindow:
         self.outstanding += room
         return room
 
+    def is_full(self, waiting_messages: int, bytes_held: int) -> bool:
+        """Whether the bytes left are too few for one message more, at the size that messages have had lately."""
+        return self._affordable(waiting_messages, bytes_held) <= 0
+
     def _affordable(self, waiting_messages: int, bytes_held: int) -> int:
         """Messages that the bytes left hold."""
         if not self._mean_bytes:

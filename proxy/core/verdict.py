@@ -1,17 +1,17 @@
 """What is wrong with a subscription, or with one key of it, who causes it, and which command helps.
 
 One answer for all who ask: explain, the console, the command line and metrics show the same state and sentence. The
-state is the strongest trouble that is true; where a worker causes it, its health says how (`worker_health`). Verdicts
-on one key are in `key_verdict`.
+troubles that both may have are here; where a worker causes one, its health says how (`worker_health`). Verdicts on a
+subscription are in `subscription_verdict`, those on one key in `key_verdict`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.words import counted, lasting, listed
+from proxy.core.words import counted, listed
 from proxy.core.worker_health import Urgency, WorkerState
 
 if TYPE_CHECKING:
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from proxy.core.worker import Worker
     from proxy.core.worker_health import Checkup, WorkerHealth
 
+MIB: Final = 1 << 20
 BEHIND_S: Final = 30.0
-"""A wait from which a subscription falls behind."""
+"""A wait from which a key or a subscription falls behind."""
 LONG_S: Final = 300.0
 """A wait that an operator should end."""
-IDLE_S: Final = 10.0
-"""Without a delivery or an ack for so long, nothing is to be delivered: at one instant nothing often is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,17 @@ class Surroundings:
     more_look_ahead: str = ""
     """The limit that bounds them, and twice its value: ``NAME=VALUE``."""
     memory_bytes: int = 0
-    """Bytes that may be held; likewise."""
+    """Bytes that the subscription may hold, where those left are too few for one message more; else 0."""
+    more_memory: str = ""
+    """A larger limit of them, as `more_look_ahead`; empty where none can be set."""
+    gateway_bytes: int = 0
+    """Bytes that all subscriptions may hold together, where they do and so nothing more is read; else 0."""
     lease: str = ""
     """``no_lease`` or ``standby`` where a group keeps deliveries from this replica."""
+    lease_command: str = "keyline replicas"
+    """What shows which replica has the lease."""
+    excluded: tuple[str, ...] = ()
+    """Names of connected workers that an operator excludes."""
     takeover: str = ""
     """What the gateway waits for before it reads anything since it took the subscription over; a clause."""
     diversion_topic: str = "another topic"
@@ -71,33 +78,30 @@ class Verdict:
     """What helps, for a shell."""
 
 
-def subscription_verdict(dispatcher: Dispatcher, checkup: Checkup, around: Surroundings, now: float) -> Verdict:
-    """Judge a whole subscription."""
-    verdict = _not_delivering(dispatcher, around) or starving(dispatcher, checkup, around)
-    verdict = verdict or _of_workers(checkup, around, (WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING))
-    if verdict is None and checkup.waiting_without_owner:
-        waiting = counted(checkup.waiting_without_owner, "message")
-        says = f"No worker covers the hash slots of {waiting}."
-        advice = "Start a worker that covers them: with sticky ranges, workers choose their own."
-        verdict = Verdict("no_owner", Urgency.ACT, None, says, advice, f"keyline stats {around.target}")
-    verdict = verdict or _of_workers(
-        checkup, around, (WorkerState.SLOW, WorkerState.UNACKED_LIMIT, WorkerState.DRAINED_BY_OPERATOR)
-    )
-    if verdict is None and dispatcher.quarantined:
+def without_owner(dispatcher: Dispatcher, around: Surroundings, says: str, them: str, command: str) -> Verdict:
+    """Why no worker covers what `says` names, and `them` means: one may be kept out."""
+    if dispatcher.quarantined:
         verdict = quarantined(dispatcher, around)
-    return verdict or _parked(dispatcher, around) or _moving(dispatcher, checkup, around, now)
+        return replace(verdict, urgency=Urgency.ACT, says=f"{says} {verdict.says}")
+    if dispatcher.excluded:
+        return excluded(around, f"{says} An operator excludes {_excluded_names(around)}.")
+    advice = f"Start a worker that covers {them}: with sticky ranges, workers choose their own."
+    return Verdict("no_owner", Urgency.ACT, None, says, advice, command)
 
 
-def _parked(dispatcher: Dispatcher, around: Surroundings) -> Verdict | None:
-    count = len(dispatcher.diversions.parked)
-    if not count:
-        return None
-    says = f"{counted(count, 'hash slot')} {'is' if count == 1 else 'are'} parked; the others are delivered."
-    advice = "Remove the cause, then redrive or drop what is parked. This lists it:"
-    return Verdict("parked", Urgency.WATCH, None, says, advice, f"keyline parked {around.target}")
+def excluded(around: Surroundings, says: str) -> Verdict:
+    """Workers are here that an operator keeps from everything."""
+    name = quote(around.excluded[0]) if around.excluded else "WORKER"
+    command = f"keyline exclude {around.target} {name} --undo"
+    return Verdict("excluded", Urgency.ACT, None, says, "Start another worker, or readmit one:", command)
 
 
-def _not_delivering(dispatcher: Dispatcher, around: Surroundings) -> Verdict | None:
+def _excluded_names(around: Surroundings) -> str:
+    return listed(list(around.excluded)) if around.excluded else "some"
+
+
+def not_delivering(dispatcher: Dispatcher, around: Surroundings, now: float) -> Verdict | None:
+    """Why nothing at all is delivered; None if there is no such reason."""
     if dispatcher.paused:
         return paused(around)
     if around.upstream != "ready":
@@ -105,23 +109,21 @@ def _not_delivering(dispatcher: Dispatcher, around: Surroundings) -> Verdict | N
         says = f"The gateway's consumer at the broker is not ready ({around.upstream.replace('_', ' ')}){why}."
         advice = "Look whether the broker is reachable and lets the gateway consume."
         return Verdict("broker_not_ready", Urgency.ACT, None, says, advice, None)
-    if around.lease == "no_lease":
+    if around.lease == "no_lease" or (not around.lease and dispatcher.lapsed(now)):
         says = "This replica has no lease for the subscription, so it delivers nothing."
-        return Verdict("no_lease", Urgency.ACT, None, says, "Look who leads.", f"keyline groups {around.target}")
+        return Verdict("no_lease", Urgency.ACT, None, says, "Look who leads, and who has it.", around.lease_command)
     if around.lease:
         says = "Other replicas deliver all streams of the subscription; this one stands by."
         return Verdict(around.lease, Urgency.NONE, None, says, "", None)
     if around.takeover:
         return takeover(around)
-    if not dispatcher.workers and dispatcher.quarantined:
+    if dispatcher.workers:
+        return None
+    if dispatcher.quarantined:
         return quarantined(dispatcher, around)
-    if not dispatcher.workers and dispatcher.excluded:
-        says = "An operator excludes all workers that are connected: nothing is delivered."
-        command = f"keyline exclude {around.target} WORKER --undo"
-        return Verdict("excluded", Urgency.ACT, None, says, "Start another worker, or readmit one:", command)
-    if not dispatcher.workers:
-        return Verdict("no_workers", Urgency.ACT, None, "No worker has joined.", "Start one.", None)
-    return dead_letters_wait(dispatcher, around)
+    if dispatcher.excluded:
+        return excluded(around, "An operator excludes all workers that are connected: nothing is delivered.")
+    return Verdict("no_workers", Urgency.ACT, None, "No worker has joined.", "Start one.", None)
 
 
 def diverted_slots(dispatcher: Dispatcher) -> int:
@@ -172,26 +174,43 @@ def paused(around: Surroundings) -> Verdict:
 
 def starving(dispatcher: Dispatcher, checkup: Checkup, around: Surroundings) -> Verdict | None:
     """The gateway reads nothing more, though some worker would take more: who fills it? None if it reads."""
-    state, what, larger = _filled(dispatcher, around)
-    hungry = [worker for worker in dispatcher.workers.values() if _is_hungry(worker)]
-    if not state or not hungry:
+    hungry = sum(_is_hungry(worker) for worker in dispatcher.workers.values())
+    if not hungry:
         return None
+    gets = f"{counted(hungry, 'worker')} {'gets' if hungry == 1 else 'get'} nothing, whatever the broker has for them"
+    state, what, larger = _filled(dispatcher, around)
+    if not state:
+        return _gateway_full(around, gets)
     culprit = checkup.most_waited_for()
     if culprit is None:
-        return None
+        says = f"{what} is full: {waits(dispatcher.waiting_messages)}, for none of the workers, and {gets}."
+        advice = "This lists what waits, and why:"
+        return Verdict(state, Urgency.ACT, None, says, advice, f"keyline stuck {around.target}")
     health = checkup.workers[culprit]
-    starved = counted(len(hungry), "worker")
     says = (
         f"{what} is full: {counted(health.waiting_for_it, 'message')} of {dispatcher.waiting_messages:,} that wait are "
-        f"for {culprit.name}, and {starved} {'gets' if len(hungry) == 1 else 'get'} nothing, whatever the broker has "
-        f"for them. {health.says}."
+        f"for {culprit.name}, and {gets}. {health.says}."
     )
     if health.state in {WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING}:
-        advice, command = _help(health.state, culprit, around)
-    else:
+        advice, command = _help(dispatcher, health.state, culprit, around)
+    elif larger:
         advice = f"Look what keeps {culprit.name}, or let the gateway read further ahead:"
         command = f"keyline limits {around.target} --set {larger}"
+    else:
+        advice = f"Look what keeps {culprit.name}; this shows what it holds:"
+        command = f"keyline pending {around.target} {quote(culprit.name)}"
     return Verdict(state, Urgency.ACT, culprit.name, says, advice, command)
+
+
+def _gateway_full(around: Surroundings, gets: str) -> Verdict | None:
+    if not around.gateway_bytes:
+        return None
+    says = (
+        f"All subscriptions together hold the {around.gateway_bytes / MIB:.0f} MiB that this gateway may hold, so it "
+        f"reads nothing more: {gets}."
+    )
+    advice = "Look which of them have workers that do not acknowledge, or raise gateway_memory_bytes. This lists all:"
+    return Verdict("gateway_memory_full", Urgency.ACT, None, says, advice, "keyline stats")
 
 
 def _filled(dispatcher: Dispatcher, around: Surroundings) -> tuple[str, str, str]:
@@ -201,9 +220,9 @@ def _filled(dispatcher: Dispatcher, around: Surroundings) -> tuple[str, str, str
     if 0 < around.look_ahead_messages <= dispatcher.waiting_messages - dispatcher.free_permits():
         what = f"The look-ahead of {counted(around.look_ahead_messages, 'message')}"
         return "look_ahead_full", what, around.more_look_ahead
-    if 0 < around.memory_bytes <= dispatcher.outstanding.bytes_held:
-        what = f"The subscription's memory of {around.memory_bytes / (1 << 20):.0f} MiB"
-        return "memory_full", what, f"subscription_memory_bytes={2 * around.memory_bytes}"
+    if around.memory_bytes:
+        what = f"The subscription's memory of {around.memory_bytes / MIB:.0f} MiB"
+        return "memory_full", what, around.more_memory
     return "", "", ""
 
 
@@ -214,30 +233,26 @@ def _is_hungry(worker: Worker) -> bool:
 # ---- workers --------------------------------------------------------------------------------------------------
 
 
-def _of_workers(checkup: Checkup, around: Surroundings, states: tuple[WorkerState, ...]) -> Verdict | None:
-    for state in states:
-        found = checkup.in_state(state)
-        if found:
-            return of_worker(found[0], checkup.workers[found[0]], around, also=[worker.name for worker in found[1:]])
-    return None
-
-
-def of_worker(worker: Worker, health: WorkerHealth, around: Surroundings, also: list[str] | None = None) -> Verdict:
+def of_worker(
+    dispatcher: Dispatcher, worker: Worker, health: WorkerHealth, around: Surroundings, also: list[str] | None = None
+) -> Verdict:
     """A worker's trouble; `also` are the names of others that have the same."""
-    advice, command = _help(health.state, worker, around)
+    advice, command = _help(dispatcher, health.state, worker, around)
     more = f" The same holds for {listed(also)}." if also else ""
     says = f"{health.says}.{more}"
     return Verdict(health.state.value, health.urgency, worker.name, says, advice, command)
 
 
-def _help(state: WorkerState, worker: Worker, around: Surroundings) -> tuple[str, str | None]:
+def _help(dispatcher: Dispatcher, state: WorkerState, worker: Worker, around: Surroundings) -> tuple[str, str | None]:
     """Advice and a command."""
     name = quote(worker.name)
     match state:
         case WorkerState.STOPPED_ACKNOWLEDGING | WorkerState.NOT_READING:
+            restart = f"Restart {worker.name}: its client is connected, its application hangs."
+            if worker.sticky_ranges or len(dispatcher.workers) == 1:  # nobody would take over
+                return f"{restart} This shows what it holds:", f"keyline pending {around.target} {name}"
             return (
-                f"Restart {worker.name}: its client is connected, its application hangs. Until then this gives its "
-                "keys, and what it holds, to other workers; --undo readmits it:"
+                f"{restart} Until then this gives its keys, and what it holds, to other workers; --undo readmits it:"
             ), f"keyline exclude {around.target} {name}"
         case WorkerState.SLOW:
             return (
@@ -255,43 +270,14 @@ def _help(state: WorkerState, worker: Worker, around: Surroundings) -> tuple[str
             return "", f"keyline pending {around.target} {name}"
 
 
-# ---- what moves, if not as fast as it might -------------------------------------------------------------------
+def more_workers(dispatcher: Dispatcher, around: Surroundings) -> tuple[str, str | None]:
+    """Advice and a command where workers have as much to do as they can; those with sticky ranges choose their own."""
+    if any(worker.sticky_ranges for worker in dispatcher.workers.values()):
+        return "Divide the ranges of hash slots among more workers, or wait for the backlog to end.", None
+    advice = "Add workers, or wait for the backlog to end. This shows what a new one would take:"
+    return advice, f"keyline preview join {around.target} new-worker"
 
 
-def _waits(messages: int, oldest_s: float) -> str:
-    if messages == 1:
-        return f"1 message waits, for {lasting(oldest_s)}"
-    return f"{messages:,} messages wait, the oldest for {lasting(oldest_s)}"
-
-
-def _moving(dispatcher: Dispatcher, checkup: Checkup, around: Surroundings, now: float) -> Verdict:
-    waiting = dispatcher.waiting_messages
-    since = min((part.waits_since for part in dispatcher.waiting_parts()), default=now)
-    waited_s = now - since
-    if dispatcher.draining.count and waiting:
-        slots = counted(len(dispatcher.draining), "hash slot")
-        says = f"{slots} moved to other workers and drain first; {_waits(waiting, waited_s)}."
-        urgency = Urgency.ACT if waited_s >= LONG_S else Urgency.WATCH
-        return Verdict("handing_over", urgency, None, says, "", f"keyline stuck {around.target}")
-    if waited_s >= BEHIND_S:
-        says = f"{_waits(waiting, waited_s)}: the workers ask for no more."
-        advice = "Add workers, or wait for the backlog to end. This shows what a new one would take:"
-        urgency = Urgency.ACT if waited_s >= LONG_S else Urgency.WATCH
-        command = f"keyline preview join {around.target} new-worker"
-        return Verdict("falling_behind", urgency, None, says, advice, command)
-    old = checkup.in_state(WorkerState.OLD_MESSAGE)
-    if old:
-        return of_worker(old[0], checkup.workers[old[0]], around)
-    if dispatcher.draining.count:
-        slots = counted(len(dispatcher.draining), "hash slot")
-        return Verdict("handing_over", Urgency.NONE, None, f"{slots} drain; nothing waits for them.", "", None)
-    if not waiting and not any(_works(worker, now) for worker in dispatcher.workers.values()):
-        return Verdict("idle", Urgency.NONE, None, "Nothing is to be delivered.", "", None)
-    return Verdict("delivering", Urgency.NONE, None, "Workers get messages as fast as they ask for them.", "", None)
-
-
-def _works(worker: Worker, now: float) -> bool:
-    """Whether it holds messages, or got or acknowledged one a moment ago."""
-    if worker.unacked:
-        return True
-    return worker.sent_messages > 0 and now - max(worker.last_sent_at, worker.last_acked_at) < IDLE_S
+def waits(messages: int) -> str:
+    """So many of them do."""
+    return "1 message waits" if messages == 1 else f"{messages:,} messages wait"

@@ -17,8 +17,10 @@ from enum import Enum
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.blocking import parts_at
 from proxy.core.positions import format_position
 from proxy.core.steps import in_steps
+from proxy.core.waiting import WaitReason
 from proxy.core.words import counted, lasting, per_second
 
 if TYPE_CHECKING:
@@ -53,9 +55,9 @@ class Urgency(Enum):
 class WorkerState(Enum):
     """The strongest that is true; words for people are made of the values."""
 
-    DRAINED_BY_OPERATOR = "drained_by_operator"
     STOPPED_ACKNOWLEDGING = "stopped_acknowledging"
     NOT_READING = "not_reading"
+    DRAINED_BY_OPERATOR = "drained_by_operator"
     SLOW = "slow"
     OLD_MESSAGE = "old_message"
     """It acknowledges, but one of its messages has been left for long."""
@@ -156,7 +158,7 @@ def _waiting_steps(dispatcher: Dispatcher) -> Steps[tuple[dict[Worker, int], int
             waiting[worker] = count
         yield
     if behind_gates:
-        holder = _oldest_holder(dispatcher)
+        holder = _gates_holder(dispatcher)
         if holder is not None:
             waiting[holder] = waiting.get(holder, 0) + behind_gates
     for run in in_steps(list(dispatcher.blocked.items())):
@@ -171,10 +173,41 @@ def _waiting_steps(dispatcher: Dispatcher) -> Steps[tuple[dict[Worker, int], int
     return waiting, without_owner
 
 
-def _oldest_holder(dispatcher: Dispatcher) -> Worker | None:
-    """Who has what was sent first of all that is not acknowledged: join gates wait for it."""
+def _gates_holder(dispatcher: Dispatcher) -> Worker | None:
+    """Who has the first of all that is not acknowledged: every join gate waits for that.
+
+    Where that waits itself, who has what was sent first.
+    """
+    entries = dispatcher.outstanding.entries
+    for part in parts_at(dispatcher, min(entries)) if entries else ():
+        if part.holder is not None:
+            return dispatcher.holder_at(part.holder.index)
     holders = [worker for worker in dispatcher.workers.values() if worker.pending]
     return min(holders, key=lambda worker: next(iter(worker.pending.values())).sent_at, default=None)
+
+
+_OF_NO_WORKER: Final = frozenset(
+    {
+        WaitReason.UNBLOCKING_INTERVAL,
+        WaitReason.RETRY_WAIT,
+        WaitReason.DEAD_LETTER,
+        WaitReason.PARKED,
+        WaitReason.BEYOND_SHARE,
+        WaitReason.NO_LEASE,
+        WaitReason.PAUSED,
+    }
+)
+"""Reasons that end without a worker's doing."""
+
+
+def awaited_worker(dispatcher: Dispatcher, slot: int, reason: WaitReason | None) -> Worker | None:
+    """Who has to do something before the slot's next message goes out: it acknowledges, asks for more, or reads."""
+    if reason is WaitReason.JOIN_POSITION:
+        return _gates_holder(dispatcher)
+    if reason in _OF_NO_WORKER:
+        return None
+    holder = dispatcher.slots.holder(slot)
+    return dispatcher.holder_at(holder) if holder else dispatcher.select(slot)
 
 
 class _Usual:
@@ -216,12 +249,12 @@ def _health(worker: Worker, waiting: int, usual: _Usual, now: float) -> WorkerHe
     rate = worker.pace.lately(worker.acked_messages, now)
     peers = usual.peers_rate(worker)
     patience_s = usual.patience_s(worker)
-    if worker.drained_by_operator:
-        state = WorkerState.DRAINED_BY_OPERATOR
-    elif silent_s is not None and silent_s >= patience_s:
+    if silent_s is not None and silent_s >= patience_s:
         state = WorkerState.STOPPED_ACKNOWLEDGING
     elif not worker.writable:
         state = WorkerState.NOT_READING
+    elif worker.drained_by_operator:
+        state = WorkerState.DRAINED_BY_OPERATOR
     elif waiting and oldest is not None and _is_slow(worker, rate, peers, now):
         state = WorkerState.SLOW
     elif oldest is not None and now - oldest.sent_at >= OLD * max(patience_s, UNKNOWN_S):
@@ -263,6 +296,8 @@ def _state_of_one_that_works(worker: Worker, waiting: int) -> WorkerState:
 
 def _with_sentence(worker: Worker, health: WorkerHealth) -> WorkerHealth:
     words = f"{worker.name} {_opening(worker, health)}"
+    if worker.drained_by_operator and health.state is not WorkerState.DRAINED_BY_OPERATOR:
+        words += "; an operator drains it"
     if health.oldest_unacked_s is not None:
         words += f"; it holds {counted(worker.unacked, 'message')}, the oldest {health.oldest_unacked} for "
         words += lasting(health.oldest_unacked_s)

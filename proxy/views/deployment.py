@@ -143,7 +143,7 @@ class DeploymentView:
         return DeploymentSummary(
             leads=told.leader == told.replica,
             epoch=told.epoch,
-            replicas=len(told.replicas),
+            replicas=len(told.replicas) or 1,  # this one, before the first record
             lease_left_s=told.lease_left_s,
             drained=told.drained,
             bundles_here=told.bundles_here,

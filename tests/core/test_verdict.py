@@ -13,7 +13,8 @@ from proxy.core.explain import SlotState
 from proxy.core.key_verdict import SLOTS, explained
 from proxy.core.statistics import dispatcher_statistics_steps
 from proxy.core.steps import finished
-from proxy.core.verdict import IDLE_S, LONG_S, Surroundings, Verdict, subscription_verdict
+from proxy.core.subscription_verdict import IDLE_S, subscription_verdict
+from proxy.core.verdict import LONG_S, Surroundings, Verdict
 from proxy.core.worker_health import (
     PAUSES,
     QUIET_S,
@@ -319,7 +320,7 @@ def test_a_slow_worker_that_fills_the_memory_is_named() -> None:
     story = two(permits=1)
     story.arrive(A, 200)
     story.now += 5
-    full = replace(CALM, behind=True, memory_bytes=1)
+    full = replace(CALM, behind=True, memory_bytes=1, more_memory="subscription_memory_bytes=2")
     verdict = story.verdict(full)
     assert (verdict.state, verdict.worker) == ("memory_full", "c1")
     assert verdict.command is not None
@@ -394,7 +395,7 @@ def test_names_are_quoted_for_a_shell() -> None:
     story.join("it's; rm", 1)
     story.arrive(A, 1)
     story.now += UNKNOWN_S
-    assert story.verdict().command == """keyline exclude orders billing 'it'"'"'s; rm'"""
+    assert story.verdict().command == """keyline pending orders billing 'it'"'"'s; rm'"""
 
 
 def test_every_state_of_a_slot_has_its_verdict() -> None:

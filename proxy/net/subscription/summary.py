@@ -88,7 +88,10 @@ class SubscriptionSummary(SubscriptionCounts):
     look_ahead_messages: int
     """Messages that may wait, with as many workers as there are."""
     look_ahead_used: float
-    """Those that wait, as a share of those that may; above 1 while more came back than are read ahead."""
+    """Those that wait, as a share of those at which nothing more is read: as many as may, and as workers ask for.
+
+    Above 1 while more came back than are read ahead.
+    """
     memory_bytes: int
     """Bytes the subscription may hold; what it does is in `dispatcher`."""
     oldest_wait_s: float
@@ -159,7 +162,8 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
     return SubscriptionSummary(
         **subscription_counts(subscription),
         look_ahead_messages=look_ahead,
-        look_ahead_used=dispatcher.waiting_messages / max(look_ahead, 1),
+        look_ahead_used=(dispatcher.waiting_messages - dispatcher.spilled_messages)
+        / max(look_ahead + dispatcher.available_permits, 1),
         memory_bytes=settings.subscription_memory_bytes,
         oldest_wait_s=_age(state, dispatcher.oldest_wait_since),
         oldest_unacknowledged_s=_age(state, dispatcher.oldest_delivery_at),
@@ -178,6 +182,8 @@ def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings
     bound = f"look_ahead_messages_per_{'worker' if by_workers else 'subscription'}"
     topic = state.topic.removeprefix(DEFAULT_PLACE)
     target = f"{quote(topic.removeprefix('persistent://'))} {quote(state.name)}"
+    memory_bytes = settings.subscription_memory_bytes
+    larger_bytes = min(2 * memory_bytes, settings.gateway_memory_bytes)
     return Surroundings(
         target=target,
         upstream=consumers.state.value,
@@ -185,12 +191,33 @@ def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings
         behind=consumers.behind,
         look_ahead_messages=settings.look_ahead_messages(workers),
         more_look_ahead=f"{bound}={2 * getattr(settings, bound)}",
-        memory_bytes=settings.subscription_memory_bytes,
+        memory_bytes=memory_bytes if _is_full(subscription) else 0,
+        more_memory=f"subscription_memory_bytes={larger_bytes}" if larger_bytes > memory_bytes else "",
+        gateway_bytes=settings.gateway_memory_bytes if subscription.services.reading_stopped else 0,
         lease=lease,
+        lease_command=f"keyline groups {target}" if state.streamed else "keyline replicas",
+        excluded=_excluded(subscription),
         takeover=subscription.takeover.says,
         diversion_topic="" if letters is None else letters.topic,
         diversion_advice=("", None) if letters is None else letters.advice(target),
     )
+
+
+def _is_full(subscription: Subscription) -> bool:
+    """Whether it asks the broker for nothing more because of the bytes that it holds."""
+    dispatcher, consumers = subscription.state.dispatcher, subscription.consumers
+    outstanding = dispatcher.outstanding
+    waiting = dispatcher.waiting_messages - outstanding.spill.messages + consumers.queued_messages
+    return consumers.are_full(waiting, outstanding.bytes_counted + consumers.queued_bytes)
+
+
+def _excluded(subscription: Subscription) -> tuple[str, ...]:
+    """Names of connected workers that an operator excludes."""
+    if not subscription.state.dispatcher.excluded:
+        return ()
+    by_order = subscription.services.orders.of(subscription.state.key).excluded
+    names = {subscriber.command.consumer_name for subscriber in subscription.membership.excluded}
+    return tuple(sorted(names & by_order))
 
 
 def worker_summaries(subscription: Subscription) -> Iterator[SubscribedWorkerSummary]:

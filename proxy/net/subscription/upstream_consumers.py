@@ -345,6 +345,10 @@ class UpstreamConsumers:
         """Whether the topic is terminated, and read to its end by all that are here."""
         return bool(self._consumers) and all(consumer.at_end_of_topic for consumer in self._consumers.values())
 
+    def are_full(self, waiting_messages: int, bytes_held: int) -> bool:
+        """Whether one of them asks for nothing more because the subscription's bytes are held: as for its window."""
+        return any(consumer.window.is_full(waiting_messages, bytes_held) for consumer in self._consumers.values())
+
     @property
     def behind(self) -> bool:
         """Whether the broker may have more for one of them than it was asked for; also where there is none."""
