@@ -48,6 +48,9 @@ APART_BYTES: Final = 32 << 10
 USUAL_MESSAGE_START: Final = b"\x08\x09"
 """How a MESSAGE command begins wherever protobuf's fields are written in order: its type, in two bytes."""
 
+PIECES_MAX: Final = 256
+"""Pieces of a frame that are kept as they came; so many are joined to one. One of 2 bytes takes the memory of 50."""
+
 _unpack_size: Final = Struct(">I").unpack_from
 _unpack_sizes: Final = Struct(">II").unpack_from
 _unpack_head: Final = Struct(">IIBB").unpack_from
@@ -57,11 +60,21 @@ _pack_sizes: Final = Struct(">II").pack
 class FrameSplitter:
     """Cuts what arrives on one connection into whole frames.
 
-    Every byte is copied once into its frame, however many pieces the frame arrives in, but for the first few bytes of
-    one that tell its size. At most one frame's bytes, the pieces it began in and the piece being fed are held.
+    Every byte is copied once into its frame, but for the first few bytes of one that tell its size, and once more if
+    the frame arrives in very many pieces. At most one frame's bytes, the pieces it began in and the piece being fed
+    are held.
     """
 
-    __slots__ = ("_apart_bytes", "_error", "_held_bytes", "_max_frame_bytes", "_needed_bytes", "_pieces", "tails")
+    __slots__ = (
+        "_apart_bytes",
+        "_error",
+        "_held_bytes",
+        "_max_frame_bytes",
+        "_needed_bytes",
+        "_pieces",
+        "_whole",
+        "tails",
+    )
 
     def __init__(self, max_frame_bytes: int, *, apart: bool = False) -> None:
         """`max_frame_bytes` counts a whole frame with its size field: at a broker, `maxMessageSize` plus 10 KiB.
@@ -76,6 +89,8 @@ class FrameSplitter:
         self.tails: deque[bytes] = deque()
         """For the reader to take."""
         self._pieces: list[bytes | memoryview] = []
+        self._whole = 0
+        """How many of these were joined from many, and stand first."""
         self._held_bytes = 0
         self._needed_bytes = 0
         self._error: FrameError | None = None
@@ -93,8 +108,7 @@ class FrameSplitter:
         if self._held_bytes:
             missing = self._needed_bytes - self._held_bytes
             if missing > len(data):
-                self._pieces.append(data)
-                self._held_bytes += len(data)
+                self._hold_more(data)
                 return []
             if self._needed_bytes > COMMAND_START:  # the frame's sizes have been read, and were right
                 frames.append(self._joined(memoryview(data)[:missing]))
@@ -177,8 +191,18 @@ class FrameSplitter:
             if not MIN_FRAME_BYTES - SIZE_BYTES <= size <= self._max_frame_bytes - SIZE_BYTES:
                 raise self._refuse(size, None)
         self._pieces.append(rest)
+        self._whole = 0
         self._held_bytes = len(rest)
         self._needed_bytes = SIZE_BYTES if len(rest) < SIZE_BYTES else needed_bytes
+
+    def _hold_more(self, piece: bytes) -> None:
+        """Keep the next piece of that frame; as an object of its own unless there are many."""
+        pieces, whole = self._pieces, self._whole
+        pieces.append(piece)
+        self._held_bytes += len(piece)
+        if len(pieces) - whole >= PIECES_MAX:
+            pieces[whole:] = [b"".join(pieces[whole:])]
+            self._whole += 1
 
     def _refuse(self, size: int, command_size: int | None) -> FrameError:
         max_size = self._max_frame_bytes - SIZE_BYTES

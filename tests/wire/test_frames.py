@@ -1,6 +1,7 @@
 """Frames out of a stream, and the command in one."""
 
 import struct
+import sys
 from contextlib import suppress
 from itertools import pairwise
 
@@ -191,7 +192,7 @@ def test_every_truncation_waits_for_the_rest() -> None:
 
 
 def test_a_large_frame_in_many_pieces_is_copied_a_constant_number_of_times() -> None:
-    """Pieces of a frame are joined once, when its end is there: nothing is copied while it waits."""
+    """Unless they are very many, its pieces are joined once, when its end is there: none is copied while it waits."""
     frame = frame_of(b"\x08\x06", bytes(5 << 20))
     splitter = FrameSplitter(6 << 20)
     pieces = [frame[at : at + (64 << 10)] for at in range(0, len(frame), 64 << 10)]
@@ -199,6 +200,23 @@ def test_a_large_frame_in_many_pieces_is_copied_a_constant_number_of_times() -> 
         assert splitter.feed(piece) == []
     assert [id(piece) for piece in splitter._pieces] == [id(piece) for piece in pieces[:-1]]
     assert splitter.feed(pieces[-1]) == [frame]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_frame_in_the_smallest_pieces_takes_little_more_memory_than_its_bytes(apart: bool) -> None:  # noqa: FBT001
+    """Each piece is an object of its own, of many times its size; and no byte is joined again and again."""
+    tail = bytes(range(251)) * 800
+    frame = frame_of(message_command(1, 7, 4).SerializeToString(), tail)
+    splitter = FrameSplitter(len(frame), apart=apart)
+    pieces = [frame[at : at + 2] for at in range(0, len(frame), 2)]
+    for piece in pieces[:-1]:
+        assert splitter.feed(piece) == []
+    held = sum(sys.getsizeof(piece) for piece in splitter._pieces) + sys.getsizeof(splitter._pieces)
+    assert held < 1.3 * len(frame)
+    whole = splitter.feed(pieces[-1] + FLOW_FRAME)
+    assert (whole[0] + b"".join(splitter.tails), whole[1]) == (frame, FLOW_FRAME)
+    assert bool(splitter.tails) is apart
+    assert splitter._pieces == []
 
 
 @pytest.mark.parametrize(
