@@ -54,6 +54,11 @@ class FramesInSlices:
         self._steps.append(step)
         self._hold()
 
+    def do_first(self, step: Step) -> None:
+        """Do this at once while the turn has time, and the rest before any frame that was not taken yet."""
+        if self._steps or step(self._slices.turn_end()):
+            self.first(step)
+
     def keep(self, kind: int) -> None:
         """Of what waits look at commands of this type alone."""
         self._waiting = [frame for frame in self._waiting if frame_type(frame) == kind]

@@ -192,6 +192,9 @@ class ElsewhereClient(Protocol):
     def check_liveness(self, alive: Callable[[], None]) -> None:
         """As `WorkerLink` says."""
 
+    def do_first(self, step: Step) -> None:
+        """Do this before any command of the client's that was not looked at yet, from now on, in slices."""
+
     def elsewhere_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Owners began or ceased to leave too much unread."""
 

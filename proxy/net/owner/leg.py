@@ -11,9 +11,12 @@ owner does not answer the SUBSCRIBE of one that was closed before that, unless t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from proxy.errors import LimitExceeded
 from proxy.net.alarm import Alarm
+from proxy.net.owner.asked import Asked, AskedConsumer, AskedRequests
 from proxy.net.owner.leaving import LeavingLeg
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.wire import commands
@@ -21,10 +24,11 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import UNASKED, body_of, close_frame, refusal_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.groups.ownership import Owner
     from proxy.limits import Limits
+    from proxy.net.owner.asked import RequestRoom
     from proxy.net.ports import Clock, ElsewhereClient, Receiver
     from proxy.net.relay.identity import Identity
 
@@ -35,27 +39,6 @@ UNUSED_S_MAX: Final = 10.0
 UNUSED: Final = "nothing is consumed there"
 SLOW: Final = f"it did not answer in {2 * UNUSED_S_MAX:g} s"
 FULL: Final = "too much waits for the connection to it"
-
-
-class _Consumer:
-    """One at the owner."""
-
-    __slots__ = ("ready", "request_id")
-
-    def __init__(self, request_id: int) -> None:
-        self.request_id = request_id
-        """Of its SUBSCRIBE."""
-        self.ready = False
-        """Whether that was answered."""
-
-
-class Asked(NamedTuple):
-    """A request of the client's without an answer."""
-
-    kind: int
-    body: Any
-    consumer: _Consumer
-    """Whom it is about: another may have that id by the time of the answer."""
 
 
 class LegsOfClient(Protocol):
@@ -95,11 +78,12 @@ class OwnerLeg:
         limits: Limits,
         legs: LegsOfClient,
         name: str,
+        room: RequestRoom,
         credentials_version: int = 0,
     ) -> None:
         """`open` begins; `legs` is told what becomes of it and of its consumers; `name` is the client's address.
 
-        `credentials_version` is for `legs` alone.
+        `room` is for the requests of all legs of the client; `credentials_version` is for `legs` alone.
         """
         self.owner = owner
         self.name = name
@@ -109,13 +93,12 @@ class OwnerLeg:
         self._legs = legs
         leg = self._leg = UpstreamLeg(self, identity, clock, limits)
         leg.client_asked = lambda: client.check_liveness(lambda: leg.write(commands.client_lives()))
-        self._consumers: dict[int, _Consumer] = {}
+        self._consumers: dict[int, AskedConsumer] = {}
         """By their ids."""
-        self._closing: dict[int, _Consumer] = {}
+        self._closing: dict[int, AskedConsumer] = {}
         """The latest of each id whose CLOSE_CONSUMER has no answer."""
-        self._asked: dict[int, Asked] = {}
-        self._receipts = 0
-        """How many of these are acknowledgements; while there is none, receipts are not looked for."""
+        self._room = room
+        self._asked = AskedRequests(room)
         self._queued: list[bytes] = []
         self._queued_bytes = 0
         self._unused = Alarm(clock)
@@ -126,7 +109,7 @@ class OwnerLeg:
         self.unreached = False
         """Whether it was lost without a word of the owner's."""
         self.credentials_version = credentials_version
-        self._heard = False
+        self._heard = self._ended = False
         self._tried_again = False
 
     def open(self, dial: Callable[[Receiver], None]) -> None:
@@ -143,7 +126,7 @@ class OwnerLeg:
     @property
     def owes(self) -> bool:
         """As `leg_looks.Leg` says."""
-        return self._leg.ready and bool(self._asked)
+        return self._leg.ready and len(self._asked) > 0
 
     @property
     def paused(self) -> bool:
@@ -166,8 +149,9 @@ class OwnerLeg:
 
     def subscribe(self, command: pb.CommandSubscribe, frame: bytes) -> bool:
         """One more consumer; False if there is no room for its request."""
-        if self._leg.ready or self._queued_bytes + len(frame) <= self._queued_bytes_max:
-            self._consumers[command.consumer_id] = _Consumer(command.request_id)
+        refusal = self._no_room(len(frame))
+        if refusal is None and (self._leg.ready or self._queued_bytes + len(frame) <= self._queued_bytes_max):
+            self._consumers[command.consumer_id] = AskedConsumer(command.request_id)
             self._unused.cancel()
             self.request(_T.SUBSCRIBE, command, frame)
             return True
@@ -175,20 +159,34 @@ class OwnerLeg:
         return False
 
     def request(self, kind: int, body: Any, frame: bytes) -> None:
-        """Pass on what will be answered."""
+        """Pass on what will be answered; it is refused if too much has no answer, as it is towards the broker."""
+        size_bytes = len(frame)
         if kind == _T.ACK:
             body = pb.CommandAck(consumer_id=body.consumer_id, request_id=body.request_id)  # it may name many messages
-            self._receipts += 1
-            self._leg.expect_ack_receipts(True)
+            size_bytes = 0
+        refusal = self._no_room(size_bytes)
+        if refusal is not None and kind != _T.CLOSE_CONSUMER:
+            self._client.send(refusal_frame(kind, body, str(refusal), refusal.wire_code))
+            return
         consumer = self._consumers[body.consumer_id]
-        self._asked[body.request_id] = Asked(kind, body, consumer)
-        if kind == _T.CLOSE_CONSUMER:
+        self._asked.add(body.request_id, Asked(kind, body, consumer, size_bytes))
+        if kind == _T.ACK:
+            self._leg.expect_ack_receipts(True)
+        elif kind == _T.CLOSE_CONSUMER:
             self._closing[body.consumer_id] = consumer
             self._forget(body.consumer_id)
-        if not self._pass_on(frame):
+        if refusal is not None or not self._pass_on(frame):
             # A CLOSE_CONSUMER that is left out would leave a consumer that the client knows nothing of. What waits here
             # has begun nothing yet: each is answered, or asked anew.
             self.give_up(FULL)
+
+    def _no_room(self, size_bytes: int) -> LimitExceeded | None:
+        """Why one more request of this size is too much, if it is."""
+        try:
+            self._room.check(size_bytes)
+        except LimitExceeded as error:
+            return error
+        return None
 
     def data(self, frame: bytes) -> None:
         """Pass on what has no answer: permits, acknowledgements.
@@ -271,9 +269,9 @@ class OwnerLeg:
             request_id = body_of(command).request_id
             if request_id == UNASKED:
                 return  # why the owner ends the connection, which is not this client's
-            asked = self._asked.pop(request_id, None)
-            if asked is not None and asked.kind == _T.ACK:
-                self._received()
+            asked = self._asked.take(request_id)
+            if asked is not None and asked.kind == _T.ACK and not self._asked.receipts:
+                self._leg.expect_ack_receipts(False)
             if command.type == _T.ERROR and self._asks_another(asked, command.error.error):
                 self._consider_use()
                 return
@@ -295,24 +293,41 @@ class OwnerLeg:
     # ---- within
 
     def _lost(self, reason: str, refusal: pb.CommandError | None) -> None:
+        """Tell the client, in slices if it is much; until it knows all, nothing that it says is looked at."""
+        if self._ended:
+            return
+        self._ended = True
         self._unused.cancel()
         self._legs.leg_ended(self)
         code = pb.ServiceNotReady if refusal is None else refusal.error
         message = f"the owner of this subscription, {self.owner.replica}: {reason}"
-        asked, self._asked = self._asked, {}
-        told = []
-        for request_id, each in asked.items():
-            if each.kind == _T.CLOSE_CONSUMER:
-                told.append(commands.success(request_id))
-            elif not self._asks_another(each, code):
-                told.append(refusal_frame(each.kind, each.body, message, code))
-        consumers, self._consumers = self._consumers, {}
-        for consumer_id, consumer in consumers.items():
-            self._legs.consumer_ended(consumer_id)
-            if consumer.ready:
-                told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))
-        if told:
+        self._client.do_first(partial(self._tell, self._ends(message, code)))
+
+    def _tell(self, frames: Iterator[bytes], end: float) -> bool:
+        """A step: send the next of these; whether some are left."""
+        told, more = [], False
+        for frame in frames:
+            told.append(frame)
+            more = self._clock.now() >= end
+            if more:
+                break
+        if any(told):
             self._client.send(b"".join(told))
+        return more
+
+    def _ends(self, message: str, code: int) -> Iterator[bytes]:
+        """End everything here; yield what the client is told of each, which may be nothing."""
+        for request_id in list(self._asked):
+            asked = self._asked.take(request_id)
+            if asked is None or self._asks_another(asked, code):
+                yield b""
+            elif asked.kind == _T.CLOSE_CONSUMER:
+                yield commands.success(request_id)
+            else:
+                yield refusal_frame(asked.kind, asked.body, message, code)
+        for consumer_id in list(self._consumers):
+            self._legs.consumer_ended(consumer_id)
+            yield close_frame(_T.CLOSE_CONSUMER, consumer_id) if self._consumers.pop(consumer_id).ready else b""
 
     def _asks_another(self, asked: Asked | None, code: int) -> bool:
         """Whether a SUBSCRIBE that was refused is another owner's to answer; then this one has it no more."""
@@ -323,11 +338,6 @@ class OwnerLeg:
             return False
         del self._consumers[consumer_id]
         return True
-
-    def _received(self) -> None:
-        self._receipts -= 1
-        if not self._receipts:
-            self._leg.expect_ack_receipts(False)
 
     def _answered(self, asked: Asked | None, *, failed: bool) -> None:
         if asked is None:
@@ -354,7 +364,7 @@ class OwnerLeg:
             return
         asked = self._asked.get(consumer.request_id)
         if asked is not None and asked.kind == _T.SUBSCRIBE and asked.consumer is consumer:
-            del self._asked[consumer.request_id]
+            self._asked.take(consumer.request_id)
         self._legs.consumer_ended(consumer_id)
         self._consider_use()
 

@@ -26,6 +26,7 @@ import structlog
 
 from proxy.groups.ownership import Owner
 from proxy.net.alarm import Alarm
+from proxy.net.owner.asked import RequestRoom
 from proxy.net.owner.fresh_credentials import FreshCredentials
 from proxy.net.owner.joining import Joining
 from proxy.net.owner.leg import OwnerLeg
@@ -97,6 +98,7 @@ class ClientLegs:
         self._dial = dial
         self._clock = clock
         self._limits = limits
+        self._room = RequestRoom(limits.relayed_requests_max)
         self._legs: dict[str, OwnerLeg] = {}
         """By replica."""
         self._consumers: dict[int, OwnerLeg | None] = {}
@@ -295,7 +297,7 @@ class ClientLegs:
 
     def _new_leg(self, owner: Owner) -> OwnerLeg:
         of_client = self._client, self._fresh.identity, self._clock, self._limits, self, self._peer
-        return OwnerLeg(owner, *of_client, self._fresh.version)
+        return OwnerLeg(owner, *of_client, self._room, self._fresh.version)
 
     def _look_at_served(self) -> None:
         """Wait for former owners to close what is another's now, if anything is; not for one that was dropped."""

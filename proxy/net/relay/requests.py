@@ -49,6 +49,15 @@ def leaves_no_room(held_bytes: int, size_bytes: int) -> bool:
     return held_bytes > 0 and held_bytes + size_bytes > BYTES_MAX
 
 
+def check_room(requests: int, requests_max: int, held_bytes: int, size_bytes: int) -> None:
+    """Raise `LimitExceeded` if no more of a client's requests may wait for an answer, or none of this size."""
+    if requests >= requests_max:
+        message = f"{requests_max} requests of this connection wait for an answer, no more are taken"
+        raise LimitExceeded(message)
+    if leaves_no_room(held_bytes, size_bytes):
+        raise LimitExceeded(BYTES_FULL)
+
+
 _OPENINGS: Final = frozenset({_T.PRODUCER, _T.SUBSCRIBE})
 _OF_PRODUCERS: Final = frozenset({_T.PRODUCER, _T.CLOSE_PRODUCER})
 _OF_EITHER: Final = _OF_PRODUCERS | {_T.SUBSCRIBE, _T.CLOSE_CONSUMER, _T.UNSUBSCRIBE}
@@ -147,7 +156,7 @@ class RelayedRequests:
         producer has its topic. The same may be sent again (a producer that has waited).
         """
         if body.request_id <= OWN_REQUESTS:
-            self._check_room(size_bytes)
+            check_room(len(self._pending), self._requests_max, self._bytes_held, size_bytes)
         key = kind in LOOKUPS, body.request_id
         before = self._pending.get(key)
         if before is not None and before[:2] != (kind, body) and not _same_producer(before, kind, body):
@@ -237,14 +246,6 @@ class RelayedRequests:
                     self._producers.open.pop(each.body.producer_id, None)
                 if each.kind == _T.PRODUCER:  # a question: no client sends by it
                     self._stale_producers.discard(each.body.producer_id)
-
-    def _check_room(self, size_bytes: int) -> None:
-        """Raise `LimitExceeded` if no more may wait for an answer."""
-        if len(self._pending) >= self._requests_max:
-            message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
-            raise LimitExceeded(message)
-        if leaves_no_room(self._bytes_held, size_bytes):
-            raise LimitExceeded(BYTES_FULL)
 
     def _strike(self, key: tuple[bool, int]) -> Pending | None:
         pending = self._pending.pop(key, None)

@@ -92,7 +92,7 @@ class ClientSession:
             paused=lambda: not self._reads,
         )
         self._liveness = Liveness(self._clock, self.send, self._heartbeat, self._silent, led=services.of_replicas)
-        self.check_liveness = self._liveness.ask
+        self.check_liveness, self.do_first = self._liveness.ask, self._incoming.do_first
         """As `ElsewhereClient` says."""
 
     @property
