@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from proxy.net.subscription import requests
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, T, single
@@ -156,6 +159,26 @@ def test_the_last_message_id_is_the_brokers_under_the_askers_request_id() -> Non
     assert answer.getLastMessageIdResponse.last_message_id.entryId == 99
     consumer_id = rig.link.sent(T.SUBSCRIBE)[0].subscribe.consumer_id
     assert rig.link.sent(T.GET_LAST_MESSAGE_ID)[0].getLastMessageId.consumer_id == consumer_id
+
+
+def test_only_so_many_wait_for_the_last_message_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that asks without an end would fill a connection that all subscriptions share; answers make room."""
+    monkeypatch.setattr(requests, "LAST_IDS_ASKED_MAX", 2)
+    rig = SubscriptionRig()
+    first, second = rig.worker("a"), rig.worker("b")
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    rig.link.taken(T.GET_LAST_MESSAGE_ID)
+    first.ask_last_message_id(51)
+    second.ask_last_message_id(52)
+    first.ask_last_message_id(53)
+    code, text = first.error()
+    assert code == pb.TooManyRequests
+    assert "2 requests of this subscription for the last message id wait for an answer" in text
+    assert len(rig.link.taken(T.GET_LAST_MESSAGE_ID)) == 2
+    rig.link.refuse(T.GET_LAST_MESSAGE_ID, pb.MetadataError, "ledger is gone")
+    assert first.error() == (pb.MetadataError, "ledger is gone")
+    first.ask_last_message_id(54)
+    assert len(rig.link.taken(T.GET_LAST_MESSAGE_ID)) == 1
 
 
 def test_an_error_for_the_last_message_id_is_passed_on() -> None:

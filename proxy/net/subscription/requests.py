@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core import reposition
-from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
+from proxy.errors import ClientError, LimitExceeded, UpstreamError, UpstreamUnavailable
 from proxy.net.subscription.state import ended_meanwhile
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from proxy.net.ports import BrokerLink
     from proxy.net.subscription.state import Lifecycle, SubscriptionState
     from proxy.net.subscription.upstream_consumers import UpstreamConsumer, UpstreamConsumers
+
+LAST_IDS_ASKED_MAX: Final = 10_000
+"""Requests for the last message id of one subscription without an answer. They go to the broker by a connection that
+all subscriptions there share: beside a slow broker those of one client would else make it too full for all."""
 
 _SEEK_GROUP: Final = (
     "it would move the cursor under the workers of all replicas; let the group move it, for all at once "
@@ -60,16 +64,23 @@ class SubscriptionRequests:
         self._state = state
         self._consumers = consumers
         self._lifecycle = lifecycle
+        self._last_ids_asked = 0
 
     def get_last_message_id(self, asker: Asker, command: pb.CommandGetLastMessageId) -> None:
-        """The broker's answer, under the asker's request id."""
+        """The broker's answer, under the asker's request id; beyond `LAST_IDS_ASKED_MAX` it is refused."""
         ready = self._ready(asker, command.request_id)
         if ready is None:
             return
+        if self._last_ids_asked >= LAST_IDS_ASKED_MAX:
+            text = f"{LAST_IDS_ASKED_MAX} requests of this subscription for the last message id wait for an answer"
+            asker.tell_error(command.request_id, LimitExceeded(f"{text}; ask again when one has come"))
+            return
+        self._last_ids_asked += 1
         consumer, link = ready
         consumer_id = consumer.upstream.consumer_id
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
+            self._last_ids_asked -= 1
             if isinstance(reply, Exception):
                 asker.tell_error(command.request_id, reply)
                 return
