@@ -327,7 +327,8 @@ class OwnerLeg:
                 yield refusal_frame(asked.kind, asked.body, message, code)
         for consumer_id in list(self._consumers):
             self._legs.consumer_ended(consumer_id)
-            yield close_frame(_T.CLOSE_CONSUMER, consumer_id) if self._consumers.pop(consumer_id).ready else b""
+            ready = self._consumers.pop(consumer_id).ready
+            yield close_frame(_T.CLOSE_CONSUMER, consumer_id) if ready else b""
 
     def _asks_another(self, asked: Asked | None, code: int) -> bool:
         """Whether a SUBSCRIBE that was refused is another owner's to answer; then this one has it no more."""

@@ -114,14 +114,14 @@ MUTANTS = (
     _mutant(
         "a client does not hear that its leg is lost",
         "proxy/net/owner/leg.py",
-        "            if consumer.ready:\n                told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))\n",
-        "",
+        '            yield close_frame(_T.CLOSE_CONSUMER, consumer_id) if ready else b""\n',
+        '            yield b""\n',
     ),
     _mutant(
         "a client waits for a receipt that an owner which is gone owed",
         "proxy/net/owner/leg.py",
-        "            elif not self._asks_another(each, code):\n",
-        "            elif each.kind != _T.ACK and not self._asks_another(each, code):\n",
+        "                yield refusal_frame(asked.kind, asked.body, message, code)\n",
+        '                yield b"" if asked.kind == _T.ACK else refusal_frame(asked.kind, asked.body, message, code)\n',
         "tests/net/test_owner_receipts.py",
     ),
     _mutant(
