@@ -14,6 +14,10 @@ MIB = 1024 * KIB
 NAME_CHARACTERS_MAX = 1_000
 """Of a name: of a worker or a subscription that a client gives, and of any in a path of the admin API."""
 
+SUBSCRIBE_BYTES_MAX = 1 * MIB
+"""Of a worker's SUBSCRIBE without the data of its schema. Room for a hash range of each slot (65,536 of 10 bytes) and
+for as many properties as it may have; what brokers keep of a subscription's properties is bounded so, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -200,16 +200,20 @@ def close_frame(kind: int, owner_id: int) -> bytes:
     return close(owner_id, UNASKED)
 
 
-def without_schema(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
-    """What is kept of a SUBSCRIBE once it is answered: the broker has judged its schema, which may have megabytes.
+def kept_of(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
+    """What is kept of a SUBSCRIBE once it is answered: who asked for what, and the hash ranges of a sticky worker.
 
-    Copied, and twice if it has one, since protobuf frees the memory of a message as a whole: what a frame was parsed to
-    takes twice what a copy takes, and a field that is cleared keeps its bytes. The command itself is left as it is:
-    another may be made of it.
+    All else has been judged, and may have megabytes. A new command, since protobuf frees the memory of one as a whole:
+    a field that is cleared keeps its bytes. The command itself is left as it is: another may be made of it.
     """
-    kept = pb.CommandSubscribe()
-    kept.CopyFrom(command)
-    if not kept.HasField("schema"):
-        return kept
-    kept.ClearField("schema")
-    return without_schema(kept)
+    kept = pb.CommandSubscribe(
+        topic=command.topic,
+        subscription=command.subscription,
+        subType=command.subType,
+        consumer_id=command.consumer_id,
+        request_id=command.request_id,
+        consumer_name=command.consumer_name,
+    )
+    if command.keySharedMeta.keySharedMode == pb.STICKY:
+        kept.keySharedMeta.CopyFrom(command.keySharedMeta)
+    return kept

@@ -8,6 +8,7 @@ from proxy.core.slice_id import slice_id
 from proxy.errors import ClientError
 from proxy.net.ports import WorkerLink, WorkerPort
 from proxy.net.relay.requests import BYTES_MAX
+from proxy.net.session.producers import full_name
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.topic_names import persistent_topic
 from tests.net.fakes import FakeWorkerPort
@@ -24,6 +25,8 @@ SHARED = pb.CommandSubscribe.Shared
         ("t/n/orders", "persistent://t/n/orders"),
         ("persistent://t/n/orders", "persistent://t/n/orders"),
         ("persistent://t/c/n/orders", "persistent://t/c/n/orders"),
+        ("PERSISTENT://t/n/orders", "persistent://t/n/orders"),
+        ("Persistent://t/c/n/Orders", "persistent://t/c/n/Orders"),
         ("non-persistent://t/n/orders", None),
         ("topic://t/n/orders", None),
         ("segment://t/n/orders", None),
@@ -37,6 +40,27 @@ SHARED = pb.CommandSubscribe.Shared
 def test_topic_names_are_completed_as_the_broker_does(name: str, full: str | None) -> None:
     """Two workers that write one topic differently meet; what is not ours, or no name, is left to the broker."""
     assert persistent_topic(name) == full
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/orders", "orders/", "t/orders", "", "PERSISTENT://t/n", "per\N{LATIN SMALL LETTER LONG S}istent://t/n/orders"],
+)
+def test_a_key_shared_subscribe_of_a_name_that_is_none_here_is_not_passed_on(name: str) -> None:
+    """Some brokers know a persistent topic by it: its consumer would be beside the gateway's. Other types go there."""
+    rig = SessionRig().connect()
+    rig.client.deliver(subscribe(3, 9, topic=name))
+    (told,) = rig.to_client()
+    assert (told.error.request_id, told.error.error) == (9, pb.InvalidTopicName)
+    assert "persistent://tenant/namespace/topic" in told.error.message
+    assert rig.to_broker() == []
+    rig.client.deliver(subscribe(3, 10, kind=SHARED, topic=name))
+    assert len(rig.to_broker()) == 1
+
+
+def test_producers_of_one_topic_meet_however_they_write_its_domain() -> None:
+    """As its workers do."""
+    assert full_name("PERSISTENT://public/default/orders") == full_name("orders")
 
 
 def test_a_key_shared_subscribe_goes_to_the_directory_with_its_topic_completed() -> None:
@@ -59,9 +83,9 @@ def test_a_client_that_knows_no_entry_metadata_says_so() -> None:
     assert not rig.worker().link.accepts_broker_entry_metadata
 
 
-@pytest.mark.parametrize("topic", ["non-persistent://public/default/x", "a/b", "topic://public/default/x"])
+@pytest.mark.parametrize("topic", ["non-persistent://public/default/x", "NON-PERSISTENT://a/b/x", "topic://a/b/x"])
 def test_key_shared_on_another_kind_of_topic_is_the_broker_s(topic: str) -> None:
-    """So is what is no topic name: the broker refuses it in its own words."""
+    """It serves that, or refuses it in its own words."""
     rig = SessionRig().connect()
     command = subscribe(1, 1, topic=topic)
     rig.client.deliver(command)

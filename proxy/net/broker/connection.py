@@ -114,12 +114,13 @@ class BrokerConnection:
 
     def request(self, build: Callable[[int], bytes], answered: Answered) -> None:
         """Send `build(request_id)`; `answered` follows once, never from inside this call."""
-        transport = self._transport
-        if self._state is State.LOST or transport is None:
+        error: KeylineError | None
+        if self._transport is None:
             error = UpstreamUnavailable(f"the connection to {self.target} is gone")
-            self._clock.call_soon(lambda: answered(error))
-            return
-        transport.write(build(self._requests.add(self._clock.now(), answered)))
+        else:
+            error = self._requests.send(self._transport, self.max_message_bytes, build, self._clock.now(), answered)
+        if error is not None:
+            self._clock.call_soon(partial(answered, error))
 
     def send(self, frame: bytes) -> None:
         """Send a frame that has no answer; on a lost connection it is dropped."""

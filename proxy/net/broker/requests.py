@@ -10,10 +10,14 @@ and one coarse timer looks at its head.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.net.handshake import FRAME_PADDING_BYTES
 from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Transport
 
 Answered = Callable[["pb.BaseCommand | Exception"], None]
 
@@ -91,12 +95,31 @@ class Requests:
         self._queued: dict[int, Answered] = {}
         """Producers that wait for their turn at the broker, without a time-out."""
 
-    def add(self, now: float, answered: Answered) -> int:
-        """Remember a request made `now`; its id."""
+    def send(
+        self,
+        transport: Transport,
+        max_message_bytes: int,
+        build: Callable[[int], bytes],
+        now: float,
+        answered: Answered,
+    ) -> UpstreamError | None:
+        """Send `build(request_id)` and remember who waits for the answer.
+
+        A frame beyond the broker's limit is not sent: the broker would end the connection for it, under all who share
+        it. Then what the asker is to be told is returned, and nothing waits.
+        """
         request_id = self._next_id
         self._next_id = request_id + 1
+        frame = build(request_id)
+        longest = max_message_bytes + FRAME_PADDING_BYTES
+        if len(frame) > longest:
+            message = (
+                f"a request of {len(frame)} bytes: the topic's broker takes {longest} (its maxMessageSize and 10 KiB)"
+            )
+            return UpstreamError(message, pb.NotAllowedError)
         self._waiting[request_id] = (now + self._timeout_s, answered)
-        return request_id
+        transport.write(frame)
+        return None
 
     def resolve(self, request_id: int, command: pb.BaseCommand) -> bool:
         """Pass a reply to its request; False if no request waits for it."""

@@ -28,7 +28,7 @@ from proxy.wire.client_commands import (
     parse_as,
     peek_consumer_id,
 )
-from proxy.wire.topic_names import persistent_topic
+from proxy.wire.topic_names import is_of_another_domain, persistent_topic
 
 if TYPE_CHECKING:
     from proxy.net.ports import WorkerPort
@@ -171,7 +171,8 @@ class CommandRouter:
         """The gateway serves Key_Shared on a persistent topic; every other consumer is relayed."""
         body = command.subscribe
         topic = persistent_topic(body.topic)
-        ours = body.subType == pb.CommandSubscribe.Key_Shared and topic is not None
+        key_shared = body.subType == pb.CommandSubscribe.Key_Shared
+        ours = key_shared and topic is not None
         relayed_ready = self._relay.consumer_ready(body.consumer_id)
         if body.consumer_id in self._workers:
             self._workers.answer_duplicate(body.request_id, ready=self._workers.ready(body.consumer_id))
@@ -187,6 +188,8 @@ class CommandRouter:
                 self._workers.subscribe(body)
             else:
                 self._lead(self._elsewhere, body, frame)
+        elif key_shared and not is_of_another_domain(body.topic):
+            self._workers.refuse_topic_name(body)
         else:
             if body.HasField("start_message_id") and unmask(body.start_message_id):
                 frame = frames.encode_command(command)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.errors import ClientError, KeylineError, OwnedElsewhere
+from proxy.limits import NAME_CHARACTERS_MAX
 from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
 from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjudged
-from proxy.net.subscription.policy import refuse_oversized
+from proxy.net.subscription.policy import refuse_oversized, refuse_repeated_keys
 from proxy.net.subscription.refusals import code_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -219,6 +220,13 @@ class SessionWorkers:
         else:
             self._ask(self._permission, worker, command)
 
+    def refuse_topic_name(self, command: pb.CommandSubscribe) -> None:
+        """Answer a SUBSCRIBE that cannot be served here, and must not pass: a broker may know the topic it names."""
+        self._counters.workers_refused_total += 1
+        name = command.topic[:NAME_CHARACTERS_MAX]
+        message = f"{name!r} is not the name of a topic for Key_Shared; write it as persistent://tenant/namespace/topic"
+        self._transport.write(error_frame(pb.InvalidTopicName, message, command.request_id))
+
     def _check(self, command: pb.CommandSubscribe, size_bytes: int) -> None:
         """Raise `ClientError` if it is not taken, whatever the client may.
 
@@ -231,6 +239,7 @@ class SessionWorkers:
         if self._permission is not None and self._permission.under_way >= 2 * self._workers_max:
             raise ClientError("the broker is asked for too many permissions of this connection", pb.TooManyRequests)
         refuse_oversized(command)
+        refuse_repeated_keys(command)
 
     def _ask(self, permission: Permission, worker: Worker, command: pb.CommandSubscribe) -> None:
         def left() -> None:

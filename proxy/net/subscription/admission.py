@@ -28,7 +28,7 @@ from proxy.net.subscription.upstream import UpstreamState
 from proxy.net.subscription.upstream_consumers import WHOLE
 from proxy.net.subscription.workers import SubscribedWorker
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import without_schema
+from proxy.wire.client_commands import kept_of
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Admission:
         self._contending.pop(subscriber, None)
         if self._stages.get(subscriber) is Stage.PROBING:
             self._gone += 1
-            subscriber.command = without_schema(subscriber.command)  # the broker may take long, for thousands of these
+            subscriber.command = kept_of(subscriber.command)  # the broker may take long, for thousands of these
         else:
             self._stages.pop(subscriber, None)
         if not self._lifecycle.end_if_empty(done) and done is not None:

@@ -93,7 +93,11 @@ class Subscriptions:
         return self._subscriptions.get(key)
 
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
-        """A client's SUBSCRIBE of type Key_Shared."""
+        """A client's SUBSCRIBE of type Key_Shared; fields that we do not know are taken out of it.
+
+        A broker may end the connection for one that it cannot read, as for a group: ours, which all clients share.
+        """
+        command.DiscardUnknownFields()
         services = self.services
         if services.shutting_down:
             return _Refused(self._clock, link, UpstreamUnavailable("the gateway is shutting down"))

@@ -225,7 +225,8 @@ class Membership:
     def _new_worker(self, subscriber: SubscribedWorker) -> Worker:
         command, services = subscriber.command, self._services
         name = command.consumer_name or services.new_consumer_name()
-        ranges = [(span.start, span.end) for span in command.keySharedMeta.hashRanges]
+        named = command.keySharedMeta.hashRanges if self._state.policy.sticky else ()
+        ranges = [(span.start, span.end) for span in named]
         most = self._state.settings.max_unacked_messages_per_worker
         worker = Worker(name, subscriber, sticky_ranges=ranges, max_unacked=most)
         worker.drained_by_operator = name in services.orders.of(self._state.key).drained

@@ -15,11 +15,11 @@ from proxy.core.dispatcher import OrderingMode
 from proxy.core.selectors.auto_split import AutoSplit
 from proxy.core.selectors.consistent_hashing import ConsistentHashing
 from proxy.core.selectors.sticky_ranges import StickyRanges
-from proxy.core.sticky_key import consistent_slot, range_slot
+from proxy.core.sticky_key import RANGE_SLOT_COUNT, consistent_slot, range_slot
 from proxy.core.worker import Worker
 from proxy.errors import ClientError
 from proxy.key_policies import PROPERTIES, PROPERTY_PREFIX, configured, number
-from proxy.limits import NAME_CHARACTERS_MAX
+from proxy.limits import NAME_CHARACTERS_MAX, SUBSCRIBE_BYTES_MAX
 from proxy.subscription_patterns import read_pattern
 from proxy.wire import pulsar_pb2 as pb
 
@@ -34,6 +34,9 @@ TOPIC_CHARACTERS_MAX: Final = 4 * NAME_CHARACTERS_MAX
 
 METADATA_CHARACTERS_MAX: Final = 64 << 10
 """Of a consumer's properties together; brokers take 1,024 unless they are told otherwise."""
+
+KEY_CHARACTERS_SHOWN: Final = 100
+"""Of a property that is refused; its key may be as long as the SUBSCRIBE."""
 
 ORDERING_MODE_PROPERTY = "keyline.ordering-mode"
 
@@ -157,11 +160,22 @@ def refuse_oversized(command: pb.CommandSubscribe) -> None:
     """Take no worker that brings names or properties which are too long: they are kept, and told, while it is here.
 
     A frame has room for names of millions of characters, which each point of the ring would be hashed from, and every
-    log line, event and sample of a metric would repeat.
+    log line, event and sample of a metric would repeat. What else a SUBSCRIBE has is looked at in one turn of the loop.
 
     Raises:
-        ClientError: its own name, its subscription's or its topic's is, or its properties are together.
+        ClientError: its own name, its subscription's or its topic's is, or its properties are together; or all of it
+            but its schema's data takes too many bytes, or it names more hash ranges than there are slots.
     """
+    size_bytes = command.ByteSize() - len(command.schema.schema_data)
+    if size_bytes > SUBSCRIBE_BYTES_MAX:
+        message = (
+            f"a SUBSCRIBE of {size_bytes} bytes besides its schema's data: at most {SUBSCRIBE_BYTES_MAX} are allowed"
+        )
+        raise ClientError(message, pb.NotAllowedError)
+    range_count = len(command.keySharedMeta.hashRanges)
+    if range_count > RANGE_SLOT_COUNT:
+        message = f"{range_count} hash ranges: at most {RANGE_SLOT_COUNT} are allowed, one for each slot"
+        raise ClientError(message, pb.NotAllowedError)
     for what, name, most in (
         ("consumer", command.consumer_name, NAME_CHARACTERS_MAX),
         ("subscription", command.subscription, NAME_CHARACTERS_MAX),
@@ -175,6 +189,27 @@ def refuse_oversized(command: pb.CommandSubscribe) -> None:
     if characters > METADATA_CHARACTERS_MAX:
         message = f"consumer properties of {characters} characters: at most {METADATA_CHARACTERS_MAX} are allowed"
         raise ClientError(message, pb.MetadataError)
+
+
+def refuse_repeated_keys(command: pb.CommandSubscribe) -> None:
+    """Take no worker whose properties have one key twice: a broker ends the connection that asks it so.
+
+    That is the gateway's own here, which all subscriptions at a broker share. Clients keep properties in maps.
+
+    Raises:
+        ClientError: NotAllowedError, naming the first such key of its consumer, subscription or schema properties.
+    """
+    for what, pairs in (
+        ("consumer", command.metadata),
+        ("subscription", command.subscription_properties),
+        ("schema", command.schema.properties),
+    ):
+        seen: set[str] = set()
+        for pair in pairs:
+            if pair.key in seen:
+                message = f"{what} property {pair.key[:KEY_CHARACTERS_SHOWN]!r} is given twice: give each key once"
+                raise ClientError(message, pb.NotAllowedError)
+            seen.add(pair.key)
 
 
 def refuse_in_group(command: pb.CommandSubscribe) -> None:

@@ -119,6 +119,7 @@ class SubscriptionRequests:
     ) -> None:
         """A request that disconnects all workers if the broker grants it; `body` is that of `request`."""
         wanted = body.request_id
+        request.DiscardUnknownFields()  # a broker may end our connection for one, and with it all subscriptions there
         ready = self._ready(asker, wanted)
         if ready is None:
             return

@@ -18,7 +18,7 @@ from proxy.net.subscription.refusals import code_of, error_frame, refuse_ack
 from proxy.net.subscription.transactions import fault_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import without_schema
+from proxy.wire.client_commands import kept_of
 from proxy.wire.frames import encode_command
 from proxy.wire.messages import in_epoch
 
@@ -109,7 +109,7 @@ class SubscribedWorker:
         if not self._answered:
             self._answered = True
             self.link.subscribed()
-            self.command = without_schema(self.command)
+            self.command = kept_of(self.command)
 
     def refuse(self, error: Exception) -> None:
         """The client's SUBSCRIBE fails here, or its consumer ends if it was let in; not if it has gone already."""
