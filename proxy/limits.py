@@ -18,6 +18,12 @@ SUBSCRIBE_BYTES_MAX = 1 * MIB
 """Of a worker's SUBSCRIBE without the data of its schema. Room for a hash range of each slot (65,536 of 10 bytes) and
 for as many properties as it may have; what brokers keep of a subscription's properties is bounded so, too."""
 
+TOPIC_CHARACTERS_MAX = 4 * NAME_CHARACTERS_MAX
+"""A topic's name has its tenant, cluster and namespace in it."""
+
+CLIENT_VERSION_CHARACTERS_MAX = 256
+"""Of what a client says it is, as the gateway keeps it; its broker gets it whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -10,7 +10,8 @@ from collections import OrderedDict
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from proxy.producers.announcement import Announcement, BestWaiting, TopicNews
+from proxy.limits import TOPIC_CHARACTERS_MAX
+from proxy.producers.announcement import Announcement, BestWaiting, TopicNews, name_bytes
 from proxy.producers.rivals import EXPIRY_S
 
 if TYPE_CHECKING:
@@ -28,9 +29,12 @@ FENCE_REMEMBERED_S: Final = 600.0
 ROUNDING_S: Final = 0.001
 """Subtracted from announced times: numbers are rounded, and a producer must not seem older than it is."""
 NAMES_BYTES_MAX: Final = 128 * 1024
-"""Of the topics' names in one announcement, one beyond at most."""
+"""Of the topics' names in one announcement, as they are written there."""
+ESCAPED_BYTES_MAX: Final = 6
+"""Of one character in JSON."""
 
 assert EXPIRY_S >= 3 * DAMPING_S + 2 * REPEAT_S, "a lost announcement must not make a topic expire"
+assert TOPIC_CHARACTERS_MAX * ESCAPED_BYTES_MAX < NAMES_BYTES_MAX, "otherwise a topic would hold up all others"
 assert TOPICS_MAX / DAMPING_S * REPEAT_S >= ANNOUNCED_MAX, "otherwise topics would expire between two repetitions"
 
 
@@ -54,8 +58,11 @@ class Announcer:
         """Topics in the order of their first change that was not said."""
 
     def tell(self, topic: str, place: Place | None) -> bool:
-        """Record a topic's place here, None if it has none; returns whether it is a change."""
-        if self._ours.get(topic) == place:
+        """Record a topic's place here, None if it has none; returns whether it is a change.
+
+        A topic whose name no client may give is never announced.
+        """
+        if self._ours.get(topic) == place or _is_oversized(topic):
             return False
         if place is not None:
             self._ours[topic] = place
@@ -69,6 +76,8 @@ class Announcer:
 
     def tell_closed(self, topic: str) -> None:
         """The broker has closed it: announced once, also with an empty queue."""
+        if _is_oversized(topic):
+            return
         self._closures[topic] = self._closures.pop(topic, 0) + 1
         self._changed[topic] = None
         if len(self._closures) > ANNOUNCED_MAX:
@@ -76,6 +85,8 @@ class Announcer:
 
     def tell_fenced(self, topic: str, epoch: int, now: float) -> None:
         """A producer has taken it with that epoch: announced once, and repeated to replicas that seem unaware."""
+        if _is_oversized(topic):
+            return
         self._fences.pop(topic, None)
         self._fences[topic] = epoch, now
         self._changed[topic] = None
@@ -116,10 +127,10 @@ class Announcer:
         topics: list[str] = []
         names_bytes = 0
         for topic in chain(self._changed, self._overdue(now)):
-            if len(topics) >= TOPICS_MAX or names_bytes >= NAMES_BYTES_MAX:
+            names_bytes += name_bytes(topic)
+            if len(topics) >= TOPICS_MAX or names_bytes > NAMES_BYTES_MAX:
                 break
             topics.append(topic)
-            names_bytes += len(topic.encode())
         return topics
 
     def _overdue(self, now: float) -> list[str]:
@@ -154,3 +165,7 @@ class Announcer:
     def _remembered(self, topic: str) -> bool:
         """Whether it must be announced although its queue is empty."""
         return topic in self._closures or topic in self._fences
+
+
+def _is_oversized(topic: str) -> bool:
+    return len(topic) > TOPIC_CHARACTERS_MAX

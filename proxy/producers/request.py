@@ -1,4 +1,4 @@
-"""The priority in a PRODUCER command of a waiting producer.
+"""What the gateway reads in a PRODUCER command that it takes part in: names that it keeps, and the priority.
 
 The priority comes in the field that PIP-440 adds, or, from clients that do not know it, in a property of the producer.
 """
@@ -8,13 +8,39 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.errors import ClientError
+from proxy.limits import NAME_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX
 from proxy.producers.waiting import PRIORITY_MAX, PRIORITY_MIN
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.topic_names import persistent_topic
 
 PRIORITY_PROPERTY: Final = "keyline.queue-priority"
 PROPERTY_PREFIX: Final = "keyline."
 """Properties that begin so are meant for the gateway: one it does not know is a mistake, never ignored."""
+
+
+def full_name(topic: str) -> str:
+    """The name by which all producers of a topic meet."""
+    return persistent_topic(topic) or topic
+
+
+def refuse_oversized(command: pb.CommandProducer) -> None:
+    """Let no producer take or wait for a topic with names that are too long.
+
+    A frame has room for names of millions of characters, which events and log lines would keep, and announcements tell
+    every other replica again and again.
+
+    Raises:
+        ClientError: its name is, or its topic's. NotAllowedError, after which clients give up at once.
+    """
+    for what, name, most in (
+        ("producer", command.producer_name, NAME_CHARACTERS_MAX),
+        ("topic", full_name(command.topic), TOPIC_CHARACTERS_MAX),
+    ):
+        if len(name) > most:
+            mode = pb.ProducerAccessMode.Name(command.producer_access_mode)
+            message = f"a {what} name of {len(name)} characters: at most {most} are allowed with access mode {mode}"
+            raise ClientError(message, pb.NotAllowedError)
 
 
 def queue_priority(command: pb.CommandProducer) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
+from proxy.net.broker.connection import MESSAGE_BYTES_DEFAULT
 from proxy.net.broker.consumer import PERMITS
 from proxy.net.mail.group_mail import UNUSED_S_MAX, PulsarGroupMail
-from proxy.net.mail.outbox import RETRY_S, UNSENT_MAX
+from proxy.net.mail.outbox import METADATA_BYTES_MAX, RETRY_S, UNSENT_MAX
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, success
 from tests.net.gateway_rig import PlayedBroker, close_producer, delivery, producer_success
@@ -107,6 +109,22 @@ def test_what_waits_is_bounded(rig: Rig) -> None:
         rig.mail.send("b", b"one")
     rig.broker.grant(rig.broker.next(T.PRODUCER))
     assert len(rig.broker.sent()) == UNSENT_MAX
+
+
+def test_what_the_broker_does_not_take_is_lost_and_costs_nothing_else(rig: Rig) -> None:
+    """The broker would end the connection, which is not this mail's alone; one line says so."""
+    most = MESSAGE_BYTES_DEFAULT - METADATA_BYTES_MAX
+    with capture_logs() as lines:
+        rig.mail.send("b", b"x" * (most + 1))
+        rig.mail.send("b", b"one")
+        rig.broker.grant(rig.broker.next(T.PRODUCER))
+        assert [one.type for one in rig.broker.sent()] == [T.SEND]
+        assert [line["event"] for line in lines] == ["replica message too long"]
+        rig.mail.send("b", b"x" * (most + 1))
+        rig.mail.send("b", b"x" * most)
+        whole = rig.broker.bench.transport.take()
+    assert most < len(whole) <= MESSAGE_BYTES_DEFAULT
+    assert [(line["size_bytes"], line["most_bytes"]) for line in lines] == [(most + 1, most)] * 2
 
 
 def test_a_producer_that_is_not_used_is_closed(rig: Rig) -> None:

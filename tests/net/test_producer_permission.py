@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from proxy.limits import Limits
+from proxy.limits import NAME_CHARACTERS_MAX, TOPIC_CHARACTERS_MAX, Limits
 from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.permission import OwnTopic, Permission
 from proxy.wire import pulsar_pb2 as pb
@@ -192,3 +192,45 @@ def test_nothing_is_kept_of_who_has_gone() -> None:
         permission.forget(OwnTopic(TOPIC), answered)
         del answered
         assert gone() is None
+
+
+@pytest.mark.parametrize("mode", [WAIT, FENCE, EXCLUSIVE])
+@pytest.mark.parametrize(
+    ("what", "names", "most"),
+    [
+        ("topic", {"topic": "persistent://a/b/" + "\x01" * 900_000}, TOPIC_CHARACTERS_MAX),
+        ("topic", {"topic": "x" * TOPIC_CHARACTERS_MAX}, TOPIC_CHARACTERS_MAX),  # longer when it is complete
+        ("producer", {"name": "x" * (NAME_CHARACTERS_MAX + 1)}, NAME_CHARACTERS_MAX),
+    ],
+)
+def test_names_that_are_too_long_are_kept_and_told_nowhere(
+    mode: int, what: str, names: dict[str, str], most: int
+) -> None:
+    """Refused before anybody hears of it: no broker, no other replica, no event; other producers come as before."""
+    exchange = Exchange()
+    rig = ProducerRig(0, exchange=exchange)
+    client = another(rig)
+    client.client.deliver(want(10, 1, mode=mode, **names))  # type: ignore[arg-type]
+    (answered,) = client.to_client()
+    assert answered.error.request_id == 10
+    assert answered.error.error == pb.NotAllowedError
+    assert answered.error.message.startswith(f"a {what} name of ")
+    assert answered.error.message.endswith(
+        f"at most {most} are allowed with access mode {pb.ProducerAccessMode.Name(mode)}"
+    )
+    rig.clock.advance(3.0)
+    assert client.to_broker() == []
+    assert exchange.take("r1") == []
+    assert rig.kinds() == []
+    fits = "persistent://a/b/".ljust(TOPIC_CHARACTERS_MAX, "x")
+    client.client.deliver(want(11, 1, topic=fits, name="x" * NAME_CHARACTERS_MAX, mode=mode))
+    assert [each.type for each in client.to_broker()] == [T.PRODUCER]
+
+
+def test_a_shared_producer_s_names_are_the_broker_s_to_judge() -> None:
+    """The gateway keeps nothing of it."""
+    rig = ProducerRig(1)
+    (client,) = rig.clients
+    frame = want(10, mode=pb.Shared, topic="x" * 9_999)
+    client.client.deliver(frame)
+    assert client.broker.take() == frame

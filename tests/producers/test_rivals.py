@@ -6,14 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.limits import TOPIC_CHARACTERS_MAX
 from proxy.producers import announcer as announcers
 from proxy.producers import rivals as known
-from proxy.producers.announcement import Announcement, BestWaiting, TopicNews
+from proxy.producers.announcement import Announcement, BestWaiting, TopicNews, encode
 from proxy.producers.announcer import DAMPING_S, NAMES_BYTES_MAX, REPEAT_S, ROUNDING_S, TOPICS_MAX, Announcer
 from proxy.producers.rivals import EXPIRY_S, NO_RIVAL, Rivals
 from proxy.producers.standing import Place, Standing
 
 NOW = 1_000.0
+NEWS_BYTES_MAX = 300
+"""Of a topic in an announcement, without its name."""
 
 
 def place(priority: int, since: float = NOW, *, owned: bool = False) -> Place:
@@ -74,13 +77,30 @@ def test_many_topics_are_said_in_turns() -> None:
 
 
 def test_long_names_fill_an_announcement_sooner() -> None:
-    """Brokers take messages of a few megabytes."""
+    """Brokers take messages of a few megabytes: what counts is how long a name is as it is written there."""
+    for character in ("x", "\x01", "\N{GRINNING FACE}"):
+        ours = Announcer("us")
+        for number in range(2 * TOPICS_MAX):
+            ours.tell(f"{number:03}" + character * (TOPIC_CHARACTERS_MAX - 3), place(1))
+        said = 0
+        while (announcement := ours.next(NOW)) is not None:
+            said += len(announcement.topics)
+            assert len(encode(announcement)) < NAMES_BYTES_MAX + TOPICS_MAX * NEWS_BYTES_MAX
+        assert said == 2 * TOPICS_MAX
+
+
+def test_a_name_that_fits_nowhere_is_never_said() -> None:
+    """It would cost the connection, with all that is said of other topics; clients may not give it anyway."""
     ours = Announcer("us")
-    for number in range(4):
-        ours.tell(f"{number}" + "x" * (NAMES_BYTES_MAX // 2), place(1))
-    first = ours.next(NOW)
-    assert first is not None
-    assert len(first.topics) == 2
+    name = "\x01" * (TOPIC_CHARACTERS_MAX + 1)
+    assert not ours.tell(name, place(1))
+    ours.tell_closed(name)
+    ours.tell_fenced(name, 3, NOW)
+    assert not ours.hear_owned(name, 2, NOW)
+    assert not ours.tell(name, None)
+    ours.tell_nothing()
+    assert ours.next(NOW) is None
+    assert ours.due_in(NOW) is None
 
 
 def test_bounds_fit_together() -> None:

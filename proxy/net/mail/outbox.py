@@ -20,6 +20,8 @@ RETRY_S: Final = 1.0
 """Before a producer that failed is tried again."""
 UNSENT_MAX: Final = 1_000
 """Messages that wait for the producer; what comes beyond is lost, as on a network."""
+METADATA_BYTES_MAX: Final = 1 << 10
+"""Of one message, within the broker's bound."""
 
 
 class MailOutbox:
@@ -48,7 +50,7 @@ class MailOutbox:
         self.used_at = self._clock.now()
         if self._ready:
             assert self._producer is not None
-            self._producer.send(data)
+            self._say(self._producer, data)
         elif len(self._unsent) < UNSENT_MAX:
             self._unsent.append(data)
 
@@ -64,7 +66,7 @@ class MailOutbox:
         self._ready = True
         self._failing = False
         while self._unsent:
-            producer.send(self._unsent.popleft())
+            self._say(producer, self._unsent.popleft())
 
     def producer_stored(self, producer: GatewayProducer, sequence_id: int) -> None:
         """Nothing is stored, and delivery is not confirmed."""
@@ -79,6 +81,14 @@ class MailOutbox:
         self._ready = False
         self._producer = None
         self._retry.set(RETRY_S, self._open)
+
+    def _say(self, producer: GatewayProducer, data: bytes) -> None:
+        """Send what the broker takes: at more it would end the connection, which lookups and other mail share."""
+        most = producer.max_message_bytes - METADATA_BYTES_MAX
+        if len(data) > most:
+            log.warning("replica message too long", topic=self._topic, size_bytes=len(data), most_bytes=most)
+            return
+        producer.send(data)
 
     def _open(self) -> None:
         shared = pb.ProducerAccessMode.Shared

@@ -26,11 +26,10 @@ from proxy.net.session.ownership_changes import IMMEDIATE_MODES, OwnershipChange
 from proxy.net.session.permission import OwnTopic, UnjudgedProducer
 from proxy.net.session.waiting_producer import WaitingProducer
 from proxy.producers.election import Stage
-from proxy.producers.request import queue_priority
+from proxy.producers.request import full_name, queue_priority, refuse_oversized
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
-from proxy.wire.topic_names import persistent_topic
 
 if TYPE_CHECKING:
     from proxy.net.election.elections import ProducerElections
@@ -254,6 +253,11 @@ class SessionProducers:
 
         There its own request asks the broker just as well.
         """
+        try:
+            refuse_oversized(body)
+        except ClientError as error:
+            self.transport.write(error_frame(error.wire_code, str(error), body.request_id))
+            return
         if self._permission is None or not self._elections.is_wanted(full_name(body.topic)):
             admit(body, frame)
             return
@@ -387,8 +391,3 @@ class SessionProducers:
             held, producer.held_close = producer.held_close, None
             if held is not None:  # and the broker has nothing of it
                 self.transport.write(commands.success(held))
-
-
-def full_name(topic: str) -> str:
-    """The name by which all producers of a topic meet."""
-    return persistent_topic(topic) or topic

@@ -19,7 +19,7 @@ from proxy.core.sticky_key import RANGE_SLOT_COUNT, consistent_slot, range_slot
 from proxy.core.worker import Worker
 from proxy.errors import ClientError
 from proxy.key_policies import PROPERTIES, PROPERTY_PREFIX, configured, number
-from proxy.limits import NAME_CHARACTERS_MAX, SUBSCRIBE_BYTES_MAX
+from proxy.limits import NAME_CHARACTERS_MAX, SUBSCRIBE_BYTES_MAX, TOPIC_CHARACTERS_MAX
 from proxy.subscription_patterns import read_pattern
 from proxy.wire import pulsar_pb2 as pb
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from proxy.core.selectors.base import Selector
     from proxy.net.subscription.settings import SubscriptionSettings
-
-TOPIC_CHARACTERS_MAX: Final = 4 * NAME_CHARACTERS_MAX
-"""A topic's name has its tenant, cluster and namespace in it."""
 
 METADATA_CHARACTERS_MAX: Final = 64 << 10
 """Of a consumer's properties together; brokers take 1,024 unless they are told otherwise."""
