@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from proxy.limits import TOPIC_CHARACTERS_MAX
+from proxy.shortened import shortened, shortened_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +33,10 @@ QUEUED_MAX: Final = 1_000
 """Events that a listener may be behind."""
 LISTED_MAX: Final = 300
 """Ranges and slots listed in one event; counts are whole. With the other bounds, at most some 15 MB."""
+TEXT_CHARACTERS_MAX: Final = TOPIC_CHARACTERS_MAX
+"""Of each text in an event: of a reason or a client's name too. No name that a client may give is cut."""
+
+_cut = partial(shortened, characters_max=TEXT_CHARACTERS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +220,13 @@ class Events:
     ) -> None:
         """Publish an event of now, or of the moment `at` of this turn.
 
-        `concerned` are workers besides the one in the fact `worker`.
+        `concerned` are workers besides the one in the fact `worker`. Texts are cut at `TEXT_CHARACTERS_MAX`.
         """
         self._latest += 1
-        names = frozenset(name for name in (*concerned, facts.get("worker")) if name is not None)
-        event = Event(self._latest, kind, self._now() if at is None else at, *key, facts, names)
+        names = frozenset(_cut(name) for name in (*concerned, facts.get("worker")) if name is not None)
+        topic, subscription = map(_cut, key)
+        told = shortened_within(facts, TEXT_CHARACTERS_MAX)
+        event = Event(self._latest, kind, self._now() if at is None else at, topic, subscription, told, names)
         self._kept.append(event)
         if self.event_recorder is not None:
             self.event_recorder.happened(event)

@@ -78,6 +78,7 @@ RULES = {
             "proxy.key_policies",
             "proxy.limits",
             "proxy.service_url",
+            "proxy.shortened",
             "proxy.socket_request",
             "proxy.subscription_patterns",
         ),

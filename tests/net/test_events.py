@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from proxy.core.draining_hashes import Change
-from proxy.net.events import KEPT_MAX, LISTED_MAX, QUEUED_MAX, Event, Events
+from proxy.limits import TOPIC_CHARACTERS_MAX
+from proxy.net.events import KEPT_MAX, LISTED_MAX, QUEUED_MAX, TEXT_CHARACTERS_MAX, Event, Events
+from proxy.shortened import CUT
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import TOPIC, single
 
@@ -168,3 +170,17 @@ def test_the_end_wakes_every_listener() -> None:
     ended.append(ear.listener.ended)
     assert ended == [False, True]
     assert ear.woken == 1
+
+
+def test_texts_of_any_length_leave_no_more_than_a_bound() -> None:
+    """Names that clients give are whole; of a longer text its beginning is kept, and that it was cut is seen."""
+    events = Events(lambda: 0.0)
+    ear = Ear(events)
+    long, whole = "\N{GRINNING FACE}" * 100_000, "x" * TOPIC_CHARACTERS_MAX
+    events.happened("k", (long, long), concerned=[long], worker=long, reason=long, moves=[{"source": long}])
+    events.happened("k", (whole, whole), worker=whole)
+    cut, kept = ear.taken()
+    short = long[: TEXT_CHARACTERS_MAX - 1] + CUT
+    assert (cut.topic, cut.subscription, cut.concerned) == (short, short, frozenset((short,)))
+    assert cut.facts == {"worker": short, "reason": short, "moves": [{"source": short}]}
+    assert (kept.topic, kept.subscription, kept.facts) == (whole, whole, {"worker": whole})
