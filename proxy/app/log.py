@@ -5,6 +5,8 @@ configuration of logging is global by nature; only the command line sets it, onc
 
 No secret is logged: credentials are masked in their repr, and fields with a secret's name are masked here as a second
 check. Tracebacks show no values of variables, because these include credentials, keys and messages.
+
+Every text is cut: clients choose names, versions and reasons, and the limiter counts lines, not bytes.
 """
 
 from __future__ import annotations
@@ -17,12 +19,20 @@ from typing import TYPE_CHECKING, Any, TextIO
 import structlog
 
 from proxy.printable import printable
+from proxy.shortened import both_ends, shortened_within
 
 if TYPE_CHECKING:
     from proxy.app.log_limiter import LineLimiter
 
 SECRET_WORDS = ("token", "secret", "password", "auth_data", "authorization", "credentials")
 MASK = "********"
+
+TEXT_CHARACTERS_MAX = 1_000
+"""Of each text in a line."""
+TRACEBACK_CHARACTERS_MAX = 8_000
+"""Of a traceback, or of each text in one."""
+TRACEBACKS = frozenset({"exception", "stack"})
+"""The fields that hold one."""
 
 _traceback = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
@@ -45,9 +55,11 @@ def configure_logging(
     output = stream if stream is not None else sys.stderr
     render: list[structlog.types.Processor]
     if line_format == "json":
-        render = [_traceback, structlog.processors.JSONRenderer()]
+        render = [_traceback, _shorten, structlog.processors.JSONRenderer()]
     else:
         render = [
+            structlog.processors.format_exc_info,
+            _shorten,
             _escape,
             structlog.dev.ConsoleRenderer(
                 colors=output.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback
@@ -122,10 +134,20 @@ def _bind(**fields: object) -> structlog.types.Processor:
     return add
 
 
+def _shorten(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Cut every text of the finished event: a traceback in its middle, anything else at its end."""
+    return {
+        name: shortened_within(value, TRACEBACK_CHARACTERS_MAX, both_ends)
+        if name in TRACEBACKS
+        else shortened_within(value, TEXT_CHARACTERS_MAX)
+        for name, value in event.items()
+    }
+
+
 def _escape(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Escape names, which clients choose, for a terminal. JSON escapes them itself; other values are shown by repr."""
     for name, value in event.items():
-        if isinstance(value, str) and name not in {"exception", "stack"}:
+        if isinstance(value, str) and name not in TRACEBACKS:
             event[name] = printable(value)
     return event
 

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.errors import ClientError
+from proxy.limits import CLIENT_VERSION_CHARACTERS_MAX
 from proxy.service_url import ServiceUrl, parse_service_url
+from proxy.shortened import shortened
 from proxy.wire import pulsar_pb2 as pb
 
 PROTOCOL_VERSION_MAX: Final = 21
@@ -109,3 +111,8 @@ def downstream_connected(connected: pb.CommandConnected, max_frame_bytes: int) -
                 setattr(held, name, getattr(connected.feature_flags, name))
         told.feature_flags.CopyFrom(held)
     return told
+
+
+def client_version_of(connect: pb.CommandConnect) -> str:
+    """What a client says it is, cut: kept for as long as it is here, and told in log lines and statistics."""
+    return shortened(connect.client_version, CLIENT_VERSION_CHARACTERS_MAX)

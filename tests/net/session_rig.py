@@ -51,8 +51,8 @@ def parse(data: bytes) -> list[pb.BaseCommand]:
 
 def connect(**fields: object) -> bytes:
     """Build CONNECT of a well-known client."""
-    body = pb.CommandConnect(client_version="Pulsar-CPP-v3.7.0", protocol_version=21, **fields)  # type: ignore[arg-type]
-    return encode(T.CONNECT, body)
+    values: dict[str, object] = {"client_version": "Pulsar-CPP-v3.7.0", "protocol_version": 21, **fields}
+    return encode(T.CONNECT, pb.CommandConnect(**values))  # type: ignore[arg-type]
 
 
 def connected(**fields: object) -> bytes:

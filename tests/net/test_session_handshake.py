@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxy.errors import ClientError
 from proxy.limits import Limits
 from proxy.net.handshake import TargetPolicy, requested_broker
 from proxy.service_url import ServiceUrl, parse_service_url
+from proxy.shortened import CUT
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.session_rig import SessionRig, T, connect, connected, encode, parse
+from tests.net.session_rig import SessionRig, T, connect, connected, encode, parse, subscribe
 
 
 @pytest.mark.parametrize(
@@ -246,3 +248,23 @@ def test_commands_wait_for_connected() -> None:
     assert parse(rig.client.take())[0].type == T.PONG
     rig.client.deliver(encode(T.LOOKUP, pb.CommandLookupTopic(topic="x", request_id=1)))
     assert rig.cause == "not_connected"
+
+
+def test_a_client_s_version_is_kept_cut_and_passed_on_whole() -> None:
+    """It stands in log lines before anybody is authenticated, and in statistics for as long as the client is here."""
+    version = "v" * 100_000
+    rig = SessionRig()
+    with capture_logs() as lines:
+        rig.client.deliver(connect(client_version=version))
+        rig.connector.last.accept()
+        (passed_on,) = rig.to_broker()
+        rig.client.deliver(connect())
+    assert passed_on.connect.client_version == version
+    assert rig.cause == "connected_twice"
+    assert [len(line["client"]) for line in lines if line["event"] == "session_ended"] == [256]
+    rig = SessionRig().connect(client_version=version)
+    rig.client.deliver(subscribe(3, 9))
+    (port,) = rig.directory.workers
+    assert port.link.client_version == "v" * 255 + CUT
+    assert rig.session._parts is not None
+    assert rig.session._parts.producers.client_version == "v" * 255 + CUT

@@ -8,7 +8,7 @@ from proxy.core.slice_id import slice_id
 from proxy.errors import ClientError
 from proxy.net.ports import WorkerLink, WorkerPort
 from proxy.net.relay.requests import BYTES_MAX
-from proxy.net.session.producers import full_name
+from proxy.producers.request import full_name
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.topic_names import persistent_topic
 from tests.net.fakes import FakeWorkerPort

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from proxy.net.handshake import client_version_of
 from proxy.net.ports import ElsewhereClient
 from proxy.net.relay.client import RelayClient
 from proxy.net.relay.closing import ProducersToClose
@@ -123,7 +124,7 @@ def make_parts(
     if settings.authorize_workers:
         permission = Permission(relay, counters, services.slices)
         workers.judge(permission, clock, settings.authorize_again_s)
-    elections, version = services.elections, connect.client_version
+    elections, version = services.elections, client_version_of(connect)
     producers = SessionProducers(relay, transport, version, elections, clock, stuck, permission)
     elsewhere = None if services.make_elsewhere is None else services.make_elsewhere(client, connect, transport)
     router = ReplicaRouter if services.of_replicas else CommandRouter

@@ -21,7 +21,7 @@ import structlog
 
 from proxy.net.alarm import Alarm
 from proxy.net.frames_in_slices import FramesInSlices
-from proxy.net.handshake import downstream_connected
+from proxy.net.handshake import client_version_of, downstream_connected
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay.statistics import SessionCounters
@@ -300,7 +300,7 @@ class ClientSession:
         greeting = accepted(parse_as(_T.CONNECT, frame).connect, self._transport, self._services, self._first_broker)
         self._timer.cancel()
         self._state = SessionState.CONNECTING
-        self._client_version = greeting.connect.client_version
+        self._client_version = client_version_of(greeting.connect)
         principal = greeting.introduction.principal
         if principal is not None:
             self._principal = principal.role

@@ -14,6 +14,7 @@ import structlog
 
 from proxy.errors import ClientError, KeylineError, OwnedElsewhere
 from proxy.limits import NAME_CHARACTERS_MAX
+from proxy.net.handshake import client_version_of
 from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
 from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjudged
 from proxy.net.subscription.policy import refuse_oversized, refuse_repeated_keys
@@ -71,7 +72,7 @@ class Worker:
         self._transport = transport
         self.consumer_id = command.consumer_id
         self.request_id = command.request_id
-        self.client_version = connect.client_version
+        self.client_version = client_version_of(connect)
         self.accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
         self._first = first
         self._forget = forget
