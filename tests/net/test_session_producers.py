@@ -892,7 +892,7 @@ def test_who_fences_is_closed_while_the_broker_is_asked() -> None:
     c = rig.clients[2]
     before = rig.elections.summary().waiting_bytes
     for number in (30, 40, 50):
-        c.client.deliver(want(number, mode=FENCE, name="x" * 10_000) + close(number + 1))
+        c.client.deliver(want(number, "x" * 10_000, mode=FENCE) + close(number + 1))
         ((_, question),) = asked(c)
         assert answers(c) == [(number + 1, "success")]
         assert rig.elections.summary().waiting_bytes == before
@@ -936,7 +936,7 @@ def test_who_fences_keeps_its_room_while_the_broker_is_asked() -> None:
     rig = in_doubt()
     c = rig.clients[2]
     before = rig.elections.summary().waiting_bytes
-    frame = want(30, mode=FENCE, name="x" * 10_000)
+    frame = want(30, "x" * 10_000, mode=FENCE)
     c.client.deliver(frame)
     assert rig.elections.summary().waiting_bytes > before + len(frame)
     rig.show_awake(c)
