@@ -1,7 +1,10 @@
-"""uvicorn's HTTP for untrusted clients: ambiguous requests are refused, and silent connections are closed.
+"""uvicorn's HTTP for untrusted clients: ambiguous requests are refused, and connections that wait for a client end.
 
-A connection without a complete head is closed after `HEAD_S_MAX`. At `CONNECTIONS_MAX`, the connection that has waited
-longest without a complete request is closed for a new one: a client with a complete request is never closed.
+A connection without a complete head is closed after `HEAD_S_MAX`. One whose client leaves answers unread is aborted
+after one to two `STALL_S`: between two looks, so far apart, it must take `TAKEN_BYTES_MIN` of what waits for it. A byte
+now and then is not enough, and a long answer may take its time. At `CONNECTIONS_MAX`, the connection that has waited
+longest for its client, to send a complete request or to read, is closed for a new one: a client that is being answered
+and reads is never closed. Looks alone would not do, as whoever is cut may come again at once.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 HEAD_S_MAX: Final = 10.0
 """Time for a request's head, from its first byte or the start of the connection."""
 HEAD_BYTES_MAX: Final = 64 * 1024
+STALL_S: Final = 30.0
+"""Between two looks at whether a client takes what waits for it."""
+TAKEN_BYTES_MIN: Final = 64 * 1024
+"""Of what waits for a client, to be taken between two looks, or all if that is less: some 2 KiB a second."""
 CONNECTIONS_MAX: Final = 1_000
 """HTTP connections; WebSockets are bounded like the gateway's other clients."""
 
@@ -40,7 +47,7 @@ class StrictConnection(h11.Connection):
 
 
 class Connections:
-    """The HTTP connections, the longest silent first."""
+    """The HTTP connections, those that have waited longest for their clients first."""
 
     def __init__(self, most: int = CONNECTIONS_MAX) -> None:
         """With their limit."""
@@ -64,13 +71,13 @@ class Connections:
         return True
 
     def asks(self, connection: StrictHttp) -> None:
-        """A complete request arrived and is being answered."""
+        """A complete request arrived and is being answered, and the client takes the answer."""
         if connection in self._silent:
             del self._silent[connection]
             self._answered.add(connection)
 
     def is_silent(self, connection: StrictHttp) -> None:
-        """It was answered, and the next request has not arrived."""
+        """It was answered, and the next request has not arrived; or the client leaves the answer unread."""
         if connection in self._answered:
             self._answered.discard(connection)
             self._silent[connection] = None
@@ -90,19 +97,22 @@ class StrictHttp(H11Protocol):
         self.conn = StrictConnection(h11.SERVER, HEAD_BYTES_MAX)
         self._connections = connections
         self._head_timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._waited_bytes = 0
+        """What waited for the client at the last look; 0 once it was taken."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """As uvicorn does, if there is room."""
         super().connection_made(transport)
         if self._connections.opened(self):
             self._await_head()
+            self._look_later()
         else:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """As uvicorn does."""
-        self._connections.gone(self)
-        self._heard()
+        self._leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -112,22 +122,28 @@ class StrictHttp(H11Protocol):
             self._await_head()
         else:
             self._heard()
-        if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
-            self._connections.asks(self)
+        self._stand()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """As uvicorn does; it speaks HTTP no more."""
-        self._heard()
-        self._connections.gone(self)
+        self._leave()
         super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
         """As uvicorn does; it waits for the next request, if that is not there already."""
-        answered = self.cycle
-        self._connections.is_silent(self)
         super().on_response_complete()
-        if self.cycle is not answered and self.conn.their_state is not h11.SEND_BODY:
-            self._connections.asks(self)
+        self._stand()
+
+    def pause_writing(self) -> None:
+        """As uvicorn does; it waits for its client."""
+        super().pause_writing()
+        self._stand()
+
+    def resume_writing(self) -> None:
+        """As uvicorn does; it waits no more."""
+        super().resume_writing()
+        self._waited_bytes = 0
+        self._stand()
 
     def send_400_response(self, msg: str) -> None:
         """As uvicorn does, with the headers of every answer."""
@@ -146,6 +162,38 @@ class StrictHttp(H11Protocol):
     def cut(self) -> None:
         """End it now."""
         self.transport.abort()
+
+    def _stand(self) -> None:
+        """Tell who is waited for: us, or the client."""
+        begun = self.cycle is not None  # not before the first request, whatever its type says
+        asked = begun and not self.cycle.response_complete and self.conn.their_state != h11.SEND_BODY
+        if asked and not self.flow.write_paused:
+            self._connections.asks(self)
+        else:
+            self._connections.is_silent(self)
+
+    def _leave(self) -> None:
+        """Nothing is done here any more."""
+        self._connections.gone(self)
+        self._heard()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+
+    def _look_later(self) -> None:
+        self._look_timer = self.loop.call_later(STALL_S, self._look)
+
+    def _look(self) -> None:
+        """End it if its client does not take what waits for it.
+
+        Only what waits while nothing is added is looked at: until writing may go on, or behind the last byte.
+        """
+        waits = self.flow.write_paused or self.transport.is_closing()
+        left = self.transport.get_write_buffer_size() if waits else 0
+        if left and self._waited_bytes and self._waited_bytes - left < TAKEN_BYTES_MIN:
+            self.cut()
+            return
+        self._waited_bytes = left
+        self._look_later()
 
     def _await_head(self) -> None:
         if self._head_timer is None:

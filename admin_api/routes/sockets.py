@@ -33,6 +33,8 @@ INTERNAL_ERROR = 1011
 """RFC 6455's close code."""
 PREFIX = "/ws/"
 BEARER = "bearer "
+PARAMETERS_MAX = 64
+"""In an upgrade's query: several times what Pulsar's service and this one know together."""
 
 
 def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter:
@@ -127,8 +129,18 @@ def _guarded(worker: SocketWorker, socket: SocketQueue) -> Callable[[Frame], Non
 
 
 def _query(websocket: WebSocket) -> dict[str, str]:
-    """The parameters; of one that is there twice the first, as at Pulsar's service."""
-    return {name: websocket.query_params.getlist(name)[0] for name in websocket.query_params}
+    """The parameters; of one that is there twice the first, as at Pulsar's service. Raises `ClientError` for too many.
+
+    Nobody has been authenticated yet: each is looked at once.
+    """
+    given = websocket.query_params.multi_items()
+    if len(given) > PARAMETERS_MAX:
+        message = f"the query may have {PARAMETERS_MAX} parameters, not {len(given)}"
+        raise ClientError(message)
+    first: dict[str, str] = {}
+    for name, value in given:
+        first.setdefault(name, value)
+    return first
 
 
 def _token(websocket: WebSocket) -> str | None:

@@ -9,7 +9,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
+from admin_api.routes.sockets import PARAMETERS_MAX
 from admin_api.server import SOCKET_FRAME_BYTES_MAX
 from admin_api.socket_protocol import FRAGMENTS_MAX, SLICE_BYTES, SocketProtocol
 from tests.admin_api.test_sockets import WORKER, Gateway, accept, play, serving, until
@@ -260,3 +263,22 @@ def test_a_flood_of_tiny_messages_waits_until_they_are_taken(slices: Slices) -> 
     play(scenario())
     assert len(slices.turns) >= len(flood) // SLICE_BYTES
     assert max(slices.held) <= SLICE_BYTES // len(frame(TEXT, b"00000")) + 1
+
+
+def test_a_query_has_a_bound_before_anybody_is_authenticated() -> None:
+    """And what is within it is read: of a parameter that is there twice the first."""
+    most = f"/ws/{WORKER}&consumerName=first&consumerName=second" + "".join(f"&{i}=" for i in range(PARAMETERS_MAX - 3))
+
+    async def scenario() -> None:
+        gateway = Gateway(accept)
+        async with serving(gateway) as address:
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(f"ws://{address}{most}&more=", proxy=None)
+            assert refused.value.response.status_code == 400
+            said = f"the query may have {PARAMETERS_MAX} parameters, not {PARAMETERS_MAX + 1}"
+            assert said in refused.value.response.body.decode()
+            assert not gateway.requests
+            async with connect(f"ws://{address}{most}", proxy=None):
+                assert [request.consumer_name for request in gateway.requests] == ["first"]
+
+    play(scenario())
