@@ -23,9 +23,10 @@ GROUP = b"\xfb\x3f\xfc\x3f"
 RANGE = pb.IntRange(start=0, end=0)
 
 
-def wanting(request_id: int = 100, **fields: Any) -> bytes:
+def wanting(request_id: int = 100, **given: Any) -> bytes:
     """Build SUBSCRIBE of a Key_Shared consumer."""
-    fields = {"topic": "orders", "subscription": "s", "subType": pb.CommandSubscribe.Key_Shared} | fields
+    fields: dict[str, Any] = {"topic": "orders", "subscription": "s", "subType": pb.CommandSubscribe.Key_Shared}
+    fields |= given
     return encode(T.SUBSCRIBE, pb.CommandSubscribe(consumer_id=1, request_id=request_id, **fields))
 
 
@@ -73,7 +74,7 @@ def test_what_a_worker_may_have_at_most_is_taken() -> None:
     """A schema of megabytes counts for nothing, and every slot may be named by itself, with as many properties."""
     ranges = [pb.IntRange(start=65_535, end=65_535)] * 65_536
     rig = SessionRig(authorize=True).connect()
-    fields = {
+    fields: dict[str, Any] = {
         "schema": pb.Schema(name="x", type=pb.Schema.Json, schema_data=b"x" * (4 << 20)),
         "keySharedMeta": pb.KeySharedMeta(keySharedMode=pb.STICKY, hashRanges=ranges),
         "metadata": [pb.KeyValue(key="k", value="\N{OLD ITALIC LETTER A}" * 65_535)],
