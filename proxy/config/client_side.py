@@ -60,7 +60,11 @@ class ClientSide(Group):
         "bytes", ge=1024, le=1 << 30,
     )  # fmt: skip
     relayed_requests_max: int = _limit(
-        "relayed_requests_max", "Unanswered requests of one client at its broker.", "requests", ge=1, le=10_000_000
+        "relayed_requests_max",
+        "Unanswered requests of one client at its broker, and as many at the owners of its subscriptions.",
+        "requests",
+        ge=1,
+        le=10_000_000,
     )
     redirects_max: int = _limit("redirects_max", "Brokers asked in turn for one lookup.", "brokers", ge=1, le=100)
     redirect_connections_max: int = _limit(
