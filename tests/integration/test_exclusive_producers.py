@@ -331,9 +331,17 @@ def test_an_owner_resumes_after_a_kill_of_the_gateway(
     broker: PulsarStandalone, start_gateway: StartGateway, new_topic: NewTopic
 ) -> None:
     """All come back by themselves; the owner has its epoch still, and the others are in order of priority again."""
+    gateway = start_gateway(broker)
     # Clients try again after 3, 6, 12 and then 24 s, if the gateway is not back before; and one sooner than the other.
-    gateway = start_gateway(broker, producer_return_grace_s="60")
-    with ExitStack() as clients:
+    # One that has just begun waits so long for the owner: the second one alone, since before there is none to wait for.
+    patient = {"producer_return_grace_s": "60"}
+    again = KeylineGateway(
+        *(broker.service_url, broker.admin_url, gateway.log.parent),
+        port=gateway.port,
+        admin_port=gateway.admin_port,
+        settings=patient,
+    )
+    with ExitStack() as gateways, ExitStack() as clients:
         scene = Scene(broker, gateway, new_topic("exclusive-kill"), clients)
         with feed_of(gateway, scene.topic) as feed:
             producer = scene.patient().producer()
@@ -341,7 +349,7 @@ def test_an_owner_resumes_after_a_kill_of_the_gateway(
             waiting = [scene.patient(priority) for priority in (5, 9)]
             feed.until("producer_queued", 2)
         gateway.kill()
-        gateway.start()
+        gateways.enter_context(again)
         producer.send(b"resumed")
         eventually(lambda: waiting_here(scene) == len(waiting), "all that waited to be back")
         with feed_of(gateway, scene.topic) as feed:
