@@ -362,7 +362,7 @@ def test_a_worker_that_stopped_is_the_first_that_is_read() -> None:
         assert "a has acknowledged nothing for 100 s and never did before; it holds 1 message" in head
         assert "2 messages wait for it" in head
         assert "Restart a" in head
-        assert "keyline exclude orders s a" in head
+        assert "keyline pending orders s a" in head
 
 
 def test_stats_show_subscriptions_in_trouble_first() -> None:

@@ -203,7 +203,7 @@ def close_frame(kind: int, owner_id: int) -> bytes:
 def kept_of(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
     """What is kept of a SUBSCRIBE once it is answered: who asked for what, and the hash ranges of a sticky worker.
 
-    All else has been judged, and may have megabytes. A new command, since protobuf frees the memory of one as a whole:
+    And its consumer's properties, which statistics show. All else has been judged, and may have megabytes. A new command, since protobuf frees the memory of one as a whole:
     a field that is cleared keeps its bytes. The command itself is left as it is: another may be made of it.
     """
     kept = pb.CommandSubscribe(
@@ -213,6 +213,7 @@ def kept_of(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
         consumer_id=command.consumer_id,
         request_id=command.request_id,
         consumer_name=command.consumer_name,
+        metadata=command.metadata,
     )
     if command.keySharedMeta.keySharedMode == pb.STICKY:
         kept.keySharedMeta.CopyFrom(command.keySharedMeta)

@@ -379,7 +379,7 @@ def test_a_worker_that_stopped_is_named_by_all_who_tell_of_it() -> None:
     key = rig.get("/explain", key="k")
     assert one["verdict"] == listed["dispatcher"]["verdict"] == key["verdict"]
     assert (key["verdict"]["state"], key["verdict"]["worker"]) == ("stopped_acknowledging", "a")
-    assert key["verdict"]["command"] == "keyline exclude orders s a"
+    assert key["verdict"]["command"] == "keyline pending orders s a"
     health = rig.get("/workers/a")["health"]
     assert (health["state"], health["waiting_for_it"]) == ("stopped_acknowledging", 2)
     assert health["silent_s"] == pytest.approx(100)

@@ -155,7 +155,7 @@ def joined(rig: SubscriptionRig) -> Subscription:
     rig.worker(
         "a",
         keySharedMeta=pb.KeySharedMeta(keySharedMode=pb.AUTO_SPLIT, hashRanges=[RANGE] * 1_000),
-        metadata=[pb.KeyValue(key="k", value="x" * 10_000)],
+        metadata=[pb.KeyValue(key="pod", value="w-1")],
         subscription_properties=[pb.KeyValue(key="k", value="x" * 10_000)],
         start_message_id=pb.MessageIdData(ledgerId=1, entryId=1, ack_set=[0] * 10_000),
     )
@@ -163,8 +163,9 @@ def joined(rig: SubscriptionRig) -> Subscription:
 
 
 def test_of_a_worker_that_joined_little_is_kept() -> None:
-    """Only who asked for what: the rest has been judged, and thousands of workers may bring as much."""
+    """Who asked for what, and its properties: the rest was judged, and thousands of workers may bring as much."""
     ((index, subscriber),) = joined(rig := SubscriptionRig()).subscribers.items()
     assert subscriber.command.ByteSize() < 200
     assert subscriber.command.consumer_name == "a"
+    assert [(pair.key, pair.value) for pair in subscriber.command.metadata] == [("pod", "w-1")]
     assert rig.subscription.state.dispatcher.workers[index].sticky_ranges == []
