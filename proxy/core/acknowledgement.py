@@ -389,7 +389,8 @@ def _ack_bits(dispatcher: Dispatcher, part: Part, worker: Worker, bits: int, now
         batch = part.batch = Batch(part.position, part.tail, part.count)
         batch.add(part)
         dispatcher.outstanding.replace(part.position, batch)
-    dispatcher.outstanding.index_acks[batch.position] = batch
+    if not batch.foreign:  # else its position is one of another topic, where it is acknowledged when it is done
+        dispatcher.outstanding.index_acks[batch.position] = batch
     free = dispatcher.release_messages(part, indexes, worker, now)
     if free:
         dispatcher.settle(free, now)

@@ -140,6 +140,54 @@ def test_several_that_hold_too_long_get_nothing_of_each_other() -> None:
     assert c.answers() == []
 
 
+def test_who_has_lost_its_lease_gets_nothing_until_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One leaves in each turn: no other that was told so gets what that one held, which comes again once, not more."""
+    rig = SubscriptionRig(**LEASE)
+    monkeypatch.setattr(rig.subscriptions.slices, "_slice_s", 0.0)
+    late = [rig.worker(f"late-{number}", permits=PERMITS) for number in range(4)]
+    well = rig.worker("well")
+    rig.link.deliver(*((entry, single(f"k{entry}")) for entry in range(4 * KEYS)))
+    held = sorted(entry for each in late for entry in each.entries())
+    leaving: list[int] = []
+    given: list[object] = []
+    lose_some = Membership._lose_some
+
+    def step(membership: Membership, end: float) -> bool:
+        more = lose_some(membership, end)
+        leaving.append(len(membership._lost))
+        given.extend(part for subscriber, _ in membership._lost for part in subscriber.worker.outbox)  # type: ignore[union-attr]
+        return more
+
+    monkeypatch.setattr(Membership, "_lose_some", step)
+    rig.clock.advance(2.0)
+    assert leaving == [3, 2, 1, 0]
+    assert given == []
+    assert [(each.answers(), each.messages()) for each in late] == [([T.CLOSE_CONSUMER], [])] * 4
+    well.flow(PERMITS)
+    came = well.messages()
+    assert [each.entry for each in came] == list(range(4 * KEYS))
+    assert [each.entry for each in came if each.redeliveries] == held
+    assert {each.redeliveries for each in came} == {0, 1}
+
+
+def test_what_was_to_leave_with_the_turn_is_not_sent_to_a_consumer_that_ended_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when its permission is revoked: its connection stays. It was never sent, so it is no redelivery elsewhere."""
+    rig = SubscriptionRig()
+    monkeypatch.setattr(rig.subscriptions.slices, "_slice_s", 0.0)
+    a, b = rig.worker("a"), rig.worker("b", permits=PERMITS)
+    rig.link.deliver(*((entry, single(f"k{entry}")) for entry in range(KEYS)))
+    before = b.entries()
+    a.port.flow(PERMITS)
+    a.port.lost("its permission was revoked")
+    rig.clock.settle()
+    assert a.messages() == []
+    came = b.messages()
+    assert sorted(before + [each.entry for each in came]) == list(range(KEYS))
+    assert {each.redeliveries for each in came} == {0}
+
+
 def test_a_lease_is_lost_once_however_long_its_worker_takes_to_leave() -> None:
     """Thousands leave in slices: a look in between must not count for a quarantine once more."""
     rig = SubscriptionRig(**LEASE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, batch, single
 from tests.net.test_subscription_parking import Lot, acked, arrive, opened, order_redrive, parked, payload
@@ -102,3 +103,25 @@ def test_a_worker_that_does_not_read_keeps_no_turn_from_ending() -> None:
     assert 4 in acked(rig)
     worker.read_again()
     assert [message.payloads for message in worker.messages()] == [[b"1"], [b"2"], [b"3"]]
+
+
+def test_a_part_of_a_redriven_batch_that_is_acknowledged_is_not_acknowledged_where_it_came_from() -> None:
+    """The broker has that position acknowledged; the copy is, in the parking topic, when all of its messages are."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    keys = [pb.EncryptionKeys(key="key", value=b"value")]  # so it is parked whole
+    arrive(rig, (0, batch([("k", b"0"), ("k", b"1"), ("k", b"2")], encryption_keys=keys)))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    assert acked(rig) == [0]
+    order_redrive(rig)
+    lot.pump(rig)
+    (message,) = worker.messages()
+    rig.link.taken(T.ACK)
+    worker.ack(message, ack_set=[0b110])
+    rig.clock.advance(1.0)
+    lot.pump(rig)
+    assert rig.link.sent(T.ACK) == []
+    worker.ack(message)
+    lot.pump(rig)
+    assert lot.left() == []

@@ -136,7 +136,8 @@ class Membership:
         joined = self.subscribers.values()
         found = [item for item in joined if item.worker is not None and item.worker.name == name]
         for subscriber in found:
-            subscriber.end()
+            subscriber.end()  # all of them first: none gets what another one held
+        for subscriber in found:
             self.leave(subscriber, reason)
         return len(found)
 

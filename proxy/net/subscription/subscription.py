@@ -358,8 +358,8 @@ class Subscription:
             # A process that is stopped right here wakes up with frames that are another replica's to deliver.
             subscriber.link.limit(leases.end - self.state.now())
         extras = self.consumers.extras if self._whole is None else self._whole.receiving.extras
-        if self.outbox.write(subscriber.link, worker, subscriber.stamped(extras)):
-            return
+        if subscriber.ended or self.outbox.write(subscriber.link, worker, subscriber.stamped(extras)):
+            return  # one that has ended is sent nothing: when it leaves, its outbox is taken back as never sent
         # The rest follows when the client reads again, see `SubscribedWorker.writability_changed`.
         self._dispatcher.touched.append(worker)
 

@@ -134,6 +134,8 @@ class SubscribedWorker:
     def _end(self) -> None:
         self.ended = True
         self._services.quota.worker_left()
+        if self.worker is not None:  # it may leave turns later, and is to get nothing of those who leave before it
+            self._state.dispatcher.set_writable(self.worker, writable=False, now=self._state.now())
 
     def tell(self, frame: bytes) -> None:
         """Send the client something, unless its connection is gone: answers may come as late as they like."""
@@ -388,9 +390,8 @@ class SubscribedWorker:
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """A client that does not read counts as one without permits."""
         if self.worker is not None and not self.ended:
-            state = self._state
-            state.dispatcher.set_writable(self.worker, writable, state.now())
-            state.schedule_flush()
+            self._state.dispatcher.set_writable(self.worker, writable, self._state.now())
+            self._state.schedule_flush()
 
 
 def _key_of(place: pb.MessageIdData) -> int:
