@@ -44,6 +44,11 @@ def single_sticky_key(single: SingleMessageMetadata, metadata: MessageMetadata) 
     return keyless(metadata, single.sequence_id if single.HasField("sequence_id") else metadata.sequence_id)
 
 
+def own_sticky_key(metadata: MessageMetadata, payload: bytes) -> bytes:
+    """As `single_sticky_key`, of the first message of an uncompressed batch payload. Raises BatchError."""
+    return single_sticky_key(single_at(payload, 0)[0], metadata)
+
+
 def walk_batch(
     payload: bytes, count: int, first: int = 0, start: int = 0
 ) -> Iterator[tuple[SingleMessageMetadata, int, int]]:

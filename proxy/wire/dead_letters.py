@@ -20,7 +20,7 @@ from proxy.wire.metadata import build_encoded_tail, peek
 from proxy.wire.pulsar_pb2 import NONE, KeyValue, MessageMetadata, SingleMessageMetadata
 
 PLACE_BYTES: Final = 8 << 10
-"""By so much a message may be larger than the entry that it was in: a broker has room for 10 KiB beyond its limit."""
+"""By so much a copy may be larger than the broker's limit, since it says more: a broker has room for 10 KiB beyond."""
 
 _OF_THE_FIRST: Final = (
     "compacted_batch_indexes",
@@ -50,6 +50,11 @@ class Published(NamedTuple):
 
     metadata: MessageMetadata
     payload: bytes
+
+    @property
+    def size(self) -> int:
+        """In bytes, as far as they are known here."""
+        return self.metadata.ByteSize() + len(self.payload)
 
 
 def origin_properties(topic: str, subscription: str, origin: str) -> dict[str, str]:

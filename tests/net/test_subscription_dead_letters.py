@@ -11,6 +11,7 @@ from proxy.core.explain import SlotState, explain_slot
 from proxy.core.key_verdict import explained
 from proxy.core.worker_health import Urgency
 from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.net.subscription import dead_letters
 from proxy.net.subscription.dead_letters import RECEIPT_S_MAX
 from proxy.net.subscription.own_topic_advice import DEAD_LETTERS, OPENING, PARKING
 from proxy.net.subscription.summary import subscription_summary, surroundings_of
@@ -277,6 +278,52 @@ def test_a_copy_that_the_broker_has_no_room_for_is_not_sent() -> None:
     assert [tail[peek(tail).payload_start :] for tail in rig.link.published] == [b"1"]
     assert "cannot be published" in rig.subscription.state.dispatcher.diversions.trouble
     assert rig.link.acked() == []
+
+
+def traced(count: int) -> bytes:
+    """A compressed batch whose messages have 11 KB of properties each, and is small itself."""
+    pieces = []
+    for number in range(count):
+        single_metadata = pb.SingleMessageMetadata(payload_size=1, partition_key=b"k", sequence_id=number)
+        single_metadata.properties.add(key="trace", value="at line 117, in handle\n" * 500)
+        encoded = single_metadata.SerializeToString()
+        pieces += [len(encoded).to_bytes(4, "big"), encoded, b"%d" % number]
+    metadata = pb.MessageMetadata(producer_name=b"shop", sequence_id=1, publish_time=1, partition_key=b"k")
+    metadata.num_messages_in_batch = count
+    return compressed(build_tail(metadata, b"".join(pieces)), pb.ZSTD)
+
+
+def test_a_copy_may_be_far_larger_than_its_compressed_entry() -> None:
+    """Its properties are compressed no more: it was refused at every try, and its key stood still for ever."""
+    rig, worker = rig_of(attempts=1)
+    entry = traced(2)
+    assert len(entry) < 1_000
+    rig.link.deliver((0, entry))
+    worker.redeliver(*worker.messages())
+    worker.redeliver(*worker.messages())
+    assert all(len(tail) > 11_000 for tail in rig.link.published)
+    assert not rig.subscription.state.dispatcher.diversions.trouble
+    receipt(rig)
+    for _ in range(3):
+        worker.redeliver(*worker.messages())
+        receipt(rig)
+    assert len(rig.link.published) == 2
+    assert (LEDGER, 0) in rig.link.acked()
+
+
+def test_copies_on_their_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they take is not counted as held, and may be a hundred times what is held; the others go after receipts."""
+    monkeypatch.setattr(dead_letters, "BURST_BYTES_MAX", 30_000)
+    rig, worker = rig_of(attempts=1)
+    rig.link.deliver(*((entry, single(f"k{entry}", b"x" * 12_000)) for entry in range(8)))
+    worker.redeliver(*worker.messages())
+    counts = [len(rig.link.published)]
+    while len(counts) < 3:
+        receipt(rig)
+        counts.append(len(rig.link.published))
+    assert counts == [3, 6, 8]
+    receipt(rig)
+    assert {entry for _, entry in rig.link.acked()} == set(range(8))
 
 
 def stored(rig: SubscriptionRig, *, but: bytes) -> list[bytes]:

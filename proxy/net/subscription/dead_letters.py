@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 UNCONFIRMED_MAX: Final = 100
 """Messages published and not confirmed; the others wait here, where they are held anyway."""
+BURST_BYTES_MAX: Final = 8 << 20
+"""Bytes, and one message more, that are published before all is confirmed. Copies do not count as held, and those of a
+compressed batch may be a hundred times what is held of it."""
 RECEIPT_S_MAX: Final = 30.0
 """A producer that has had no receipt for so long, and waits for one, is made anew; as in Pulsar's clients."""
 
@@ -69,6 +72,8 @@ class DeadLetters:
         """What is to be published, in order."""
         self._unconfirmed: dict[int, Part] = {}
         """What is published and has no receipt, by sequence id."""
+        self._burst_bytes = 0
+        """Published since nothing was unconfirmed."""
         self._window = UNCONFIRMED_MAX
         """So many may be unconfirmed now."""
         self._refused = Refused()
@@ -171,17 +176,24 @@ class DeadLetters:
         diversions = self._state.dispatcher.diversions
         if self._trying and not self._unconfirmed and self._has_room():
             self._try()
-        while not self._trying and self._queue and len(self._unconfirmed) < self._window and self._has_room():
+        while not self._trying and self._queue and self._may_publish() and self._has_room():
             part = self._queue.popleft()
             if diversions.has(part) and not self._waits(part):
                 self._publish(part)
         if not self._receipt_due.is_set:
             self._watch()
 
+    def _may_publish(self) -> bool:
+        """Whether one more may be unconfirmed."""
+        if not self._unconfirmed:
+            self._burst_bytes = 0
+        return len(self._unconfirmed) < self._window and self._burst_bytes < BURST_BYTES_MAX
+
     def _publish(self, part: Part) -> None:
         assert self._producer is not None
         message = self._message(part)
         if message is not None and self._fits(part, message):
+            self._burst_bytes += message.size
             self._unconfirmed[self._producer.publish(message)] = part
 
     def _waits(self, part: Part) -> bool:
@@ -222,11 +234,14 @@ class DeadLetters:
         return message
 
     def _fits(self, part: Part, message: Published) -> bool:
-        """Whether the broker has room for the copy: else it would close the connection, which others share."""
+        """Whether the broker has room for the copy: else it would close the connection, which others share.
+
+        That of a message whose batch was compressed may be far larger than the entry: its properties are not.
+        """
         assert self._producer is not None
-        size, limit = message.metadata.ByteSize() + len(message.payload), self._producer.max_message_bytes
-        if size > min(len(part.tail), limit) + PLACE_BYTES:
-            self._refuse(part, f"its copy has {size} bytes, its entry {len(part.tail)}, and the broker takes {limit}")
+        size, limit = message.size, self._producer.max_message_bytes
+        if size > limit + PLACE_BYTES:
+            self._refuse(part, f"its copy has {size} bytes, and the broker takes {limit}")
             return False
         return True
 

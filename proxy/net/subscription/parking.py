@@ -31,8 +31,9 @@ from proxy.net.subscription.own_topics import parking_topic
 from proxy.net.subscription.parked_log import ParkedLog
 from proxy.net.subscription.redrive_checks import why_not
 from proxy.net.subscription.redrives import Redrives
+from proxy.wire.batch import own_sticky_key
 from proxy.wire.dead_letters import Published
-from proxy.wire.metadata import peek_key
+from proxy.wire.metadata import peek, peek_key
 from proxy.wire.parked import keep, mark
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ParkingLot(DeadLetters):
         self.is_open = False
         self._mark = ""
         """Up to which message the log is read first: the producer's name, which a broker gives no other."""
-        slot_of = state.dispatcher.selector.slot
+        self._slot_of = slot_of = state.dispatcher.selector.slot
         hears = self._marked, self._log_changed, self._log_failed
         self.log = ParkedLog(self.topic, state.key, services.brokers.diversions, state.clock, slot_of, *hears)
         self._log_trouble = ""
@@ -224,12 +225,24 @@ class ParkingLot(DeadLetters):
             return None
         message = super()._message(part)
         if message is not None:
-            tail = part.tail
-            if part.indexes is not None and part.batch is not None:
-                tail = self._state.contents.piece(part.batch, part.indexes)
-            metadata, key, _ = peek_key(tail)
-            keep(message.metadata, self._state.key, origin, murmur31(key), part.redeliveries, metadata.schema_version)
+            hashed, schema_version = self._hash_of(part)
+            keep(message.metadata, self._state.key, origin, hashed, part.redeliveries, schema_version)
         return message
+
+    def _hash_of(self, part: Part) -> tuple[int, bytes]:
+        """Of what gave the part its slot, since the log finds the slot by that; and the schema version.
+
+        A message of a batch has its own key's slot, or, where all of the batch have one key or none has any, the
+        entry's. Which it was, tells the slot. Without keys the two differ by the sequence id.
+        """
+        metadata, key, _ = peek_key(part.tail)
+        if part.indexes is not None and part.batch is not None and not part.batch.foreign:
+            tail = self._state.contents.piece(part.batch, part.indexes)
+            piece, _, start = peek(tail)
+            own = murmur31(own_sticky_key(piece, tail[start:]))
+            if self._slot_of(own) == part.slot:
+                return own, metadata.schema_version
+        return murmur31(key), metadata.schema_version
 
     def _has_room(self) -> bool:
         if self._is_full:
