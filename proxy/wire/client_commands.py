@@ -203,8 +203,9 @@ def close_frame(kind: int, owner_id: int) -> bytes:
 def kept_of(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
     """What is kept of a SUBSCRIBE once it is answered: who asked for what, and the hash ranges of a sticky worker.
 
-    And its consumer's properties, which statistics show. All else has been judged, and may have megabytes. A new command, since protobuf frees the memory of one as a whole:
-    a field that is cleared keeps its bytes. The command itself is left as it is: another may be made of it.
+    And its consumer's properties, which statistics show. All else has been judged, and may have megabytes. A new
+    command, since protobuf frees the memory of one as a whole: a field that is cleared keeps its bytes. The command
+    itself is left as it is: another may be made of it.
     """
     kept = pb.CommandSubscribe(
         topic=command.topic,
