@@ -4,7 +4,7 @@ A connection without a complete head is closed after `HEAD_S_MAX`. One whose cli
 after one to two `STALL_S`: between two looks, so far apart, it must take `TAKEN_BYTES_MIN` of what waits for it. A byte
 now and then is not enough, and a long answer may take its time. At `CONNECTIONS_MAX`, the connection that has waited
 longest for its client, to send a complete request or to read, is closed for a new one: a client that is being answered
-and reads is never closed. Looks alone would not do, as whoever is cut may come again at once.
+and reads is never closed. Looks alone would not do: a client that is cut may come again at once.
 """
 
 from __future__ import annotations

@@ -148,8 +148,7 @@ _SUBSCRIPTIONS: Final = Row(
         worst(
             "Look-ahead used",
             "Waiting messages as a share of those that may wait and those that workers ask for. At 100% nothing more "
-            "is asked of the broker, and keys "
-            "behind those that wait are not seen.",
+            "is asked of the broker, and keys behind those that wait are not seen.",
             "look_ahead_used_ratio",
             unit="percentunit",
             thresholds=above(0.8, red=1),

@@ -2,7 +2,7 @@
 
 Problem: a client may put megabytes into any text of a command. What only passes is gone at once; what goes into an
 event or a log line stays for long, many times over, or fills a disk.
-Rule: whoever keeps or writes a text cuts it there, whatever checks came before.
+Rule: a module that keeps or writes a text cuts it there, whatever checks came before.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _guarded(worker: SocketWorker, socket: SocketQueue) -> Callable[[Frame], Non
 def _query(websocket: WebSocket) -> dict[str, str]:
     """The parameters; of one that is there twice the first, as at Pulsar's service. Raises `ClientError` for too many.
 
-    Nobody has been authenticated yet: each is looked at once.
+    The client has not been authenticated yet: each is looked at once.
     """
     given = websocket.query_params.multi_items()
     if len(given) > PARAMETERS_MAX:

@@ -27,7 +27,7 @@ from proxy.core.verdict import (
 )
 from proxy.core.waiting import WaitReason
 from proxy.core.words import counted
-from proxy.core.worker_health import Urgency, WorkerState, awaited_worker, checkup_steps
+from proxy.core.worker_health import Urgency, WorkerState, checkup_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,15 +68,15 @@ def explained(dispatcher: Dispatcher, slot: int, now: float, around: Surrounding
     """Explain a slot, with the verdict. Walks all that waits, besides what `explain_slot` walks. Raises as that."""
     told = explain_slot(dispatcher, slot, now, upstream_backlog=around.behind)
     checkup = finished(checkup_steps(dispatcher, now))
-    worker = _who(dispatcher, told)
+    worker = _who(dispatcher, checkup, told)
     health = None if worker is None else checkup.workers.get(worker)
     case = _Case(dispatcher, told, around, checkup, worker, health, now)
     return replace(told, verdict=SLOTS.get(told.state, _other)(case))
 
 
-def _who(dispatcher: Dispatcher, told: SlotExplanation) -> Worker | None:
+def _who(dispatcher: Dispatcher, checkup: Checkup, told: SlotExplanation) -> Worker | None:
     reason = None if told.state in {SlotState.FLOWING, SlotState.UPSTREAM_BEHIND} else WaitReason(told.state.value)
-    return awaited_worker(dispatcher, told.slot, reason)
+    return checkup.awaited(dispatcher, told.slot, reason)
 
 
 def _flowing(case: _Case) -> Verdict:

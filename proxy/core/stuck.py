@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.positions import format_position
 from proxy.core.steps import in_steps
-from proxy.core.worker_health import Urgency, WorkerState, awaited_worker, checkup_steps
+from proxy.core.worker_health import Urgency, WorkerState, checkup_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ def _shown(
     dispatcher: Dispatcher, found: _Found, checkup: Checkup, key_of: Callable[[Part], str | None], now: float
 ) -> StuckSlot:
     reason = dispatcher.wait_reason(found.slot, found.head, now)
-    worker = awaited_worker(dispatcher, found.slot, reason)
+    worker = checkup.awaited(dispatcher, found.slot, reason)
     health = None if worker is None else checkup.workers.get(worker)
     return StuckSlot(
         slot=found.slot,

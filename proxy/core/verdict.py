@@ -249,7 +249,7 @@ def _help(dispatcher: Dispatcher, state: WorkerState, worker: Worker, around: Su
     match state:
         case WorkerState.STOPPED_ACKNOWLEDGING | WorkerState.NOT_READING:
             restart = f"Restart {worker.name}: its client is connected, its application hangs."
-            if worker.sticky_ranges or len(dispatcher.workers) == 1:  # nobody would take over
+            if worker.sticky_ranges or len(dispatcher.workers) == 1:  # no other worker would take over
                 return f"{restart} This shows what it holds:", f"keyline pending {around.target} {name}"
             return (
                 f"{restart} Until then this gives its keys, and what it holds, to other workers; --undo readmits it:"

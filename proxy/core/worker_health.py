@@ -82,6 +82,20 @@ URGENCY: Final = {
 """The others need nothing."""
 
 
+_OF_NO_WORKER: Final = frozenset(
+    {
+        WaitReason.UNBLOCKING_INTERVAL,
+        WaitReason.RETRY_WAIT,
+        WaitReason.DEAD_LETTER,
+        WaitReason.PARKED,
+        WaitReason.BEYOND_SHARE,
+        WaitReason.NO_LEASE,
+        WaitReason.PAUSED,
+    }
+)
+"""Reasons that end without a worker's doing."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerHealth:
     """One worker at one moment. Times are in seconds, rates in messages a second."""
@@ -112,6 +126,17 @@ class Checkup:
     workers: Mapping[Worker, WorkerHealth]
     waiting_without_owner: int
     """Messages of slots that no worker covers."""
+    before_gates: Worker | None
+    """Who has what every join gate waits for; None without a gate."""
+
+    def awaited(self, dispatcher: Dispatcher, slot: int, reason: WaitReason | None) -> Worker | None:
+        """Who has to do something before the slot's next message goes out: acknowledge, ask for more, or read."""
+        if reason is WaitReason.JOIN_POSITION:
+            return self.before_gates
+        if reason in _OF_NO_WORKER:
+            return None
+        holder = dispatcher.slots.holder(slot)
+        return dispatcher.holder_at(holder) if holder else dispatcher.select(slot)
 
     def in_state(self, state: WorkerState) -> list[Worker]:
         """Workers in a state, those first for whom most waits, then those that have been silent longest."""
@@ -133,7 +158,7 @@ def checkup_steps(dispatcher: Dispatcher, now: float, asked: Worker | None = Non
 
     Walks what waits; `now` is on the clock of the dispatcher's other calls.
     """
-    waiting, without_owner = yield from _waiting_steps(dispatcher)
+    waiting, without_owner, before_gates = yield from _waiting_steps(dispatcher)
     here = list(dispatcher.workers.values())
     if asked is not None and dispatcher.workers.get(asked.index) is not asked:
         here.append(asked)
@@ -142,11 +167,11 @@ def checkup_steps(dispatcher: Dispatcher, now: float, asked: Worker | None = Non
     for run in in_steps(here):
         healths |= {worker: _health(worker, waiting.get(worker, 0), usual, now) for worker in run}
         yield
-    return Checkup(healths, without_owner)
+    return Checkup(healths, without_owner, before_gates)
 
 
-def _waiting_steps(dispatcher: Dispatcher) -> Steps[tuple[dict[Worker, int], int]]:
-    """How many messages wait for each worker, and for the want of one."""
+def _waiting_steps(dispatcher: Dispatcher) -> Steps[tuple[dict[Worker, int], int, Worker | None]]:
+    """How many messages wait for each worker, and for the want of one; and who has what join gates wait for."""
     waiting: dict[Worker, int] = {}
     without_owner = 0
     behind_gates = 0
@@ -157,10 +182,10 @@ def _waiting_steps(dispatcher: Dispatcher) -> Steps[tuple[dict[Worker, int], int
         elif count:
             waiting[worker] = count
         yield
-    if behind_gates:
-        holder = _gates_holder(dispatcher)
-        if holder is not None:
-            waiting[holder] = waiting.get(holder, 0) + behind_gates
+    gated = any(worker.join_gate is not None for worker in dispatcher.workers.values())
+    before_gates = _gates_holder(dispatcher) if gated else None
+    if behind_gates and before_gates is not None:
+        waiting[before_gates] = waiting.get(before_gates, 0) + behind_gates
     for run in in_steps(list(dispatcher.blocked.items())):
         for slot, entry in run:
             count = sum(part.count for part in entry.parts)
@@ -170,7 +195,7 @@ def _waiting_steps(dispatcher: Dispatcher) -> Steps[tuple[dict[Worker, int], int
             elif dispatcher.select(slot) is None:
                 without_owner += count
         yield
-    return waiting, without_owner
+    return waiting, without_owner, before_gates
 
 
 def _gates_holder(dispatcher: Dispatcher) -> Worker | None:
@@ -184,30 +209,6 @@ def _gates_holder(dispatcher: Dispatcher) -> Worker | None:
             return dispatcher.holder_at(part.holder.index)
     holders = [worker for worker in dispatcher.workers.values() if worker.pending]
     return min(holders, key=lambda worker: next(iter(worker.pending.values())).sent_at, default=None)
-
-
-_OF_NO_WORKER: Final = frozenset(
-    {
-        WaitReason.UNBLOCKING_INTERVAL,
-        WaitReason.RETRY_WAIT,
-        WaitReason.DEAD_LETTER,
-        WaitReason.PARKED,
-        WaitReason.BEYOND_SHARE,
-        WaitReason.NO_LEASE,
-        WaitReason.PAUSED,
-    }
-)
-"""Reasons that end without a worker's doing."""
-
-
-def awaited_worker(dispatcher: Dispatcher, slot: int, reason: WaitReason | None) -> Worker | None:
-    """Who has to do something before the slot's next message goes out: it acknowledges, asks for more, or reads."""
-    if reason is WaitReason.JOIN_POSITION:
-        return _gates_holder(dispatcher)
-    if reason in _OF_NO_WORKER:
-        return None
-    holder = dispatcher.slots.holder(slot)
-    return dispatcher.holder_at(holder) if holder else dispatcher.select(slot)
 
 
 class _Usual:

@@ -12,7 +12,6 @@ from proxy.core.steps import finished
 from proxy.core.stuck import stuck_steps
 from proxy.core.upstream_window import UpstreamWindow
 from proxy.core.verdict import LONG_S, Verdict
-from proxy.core.worker import Worker
 from proxy.core.worker_health import QUIET_S, UNKNOWN_S, Urgency, WorkerState
 from tests.core.test_dispatcher_rig import A, B, C, D
 from tests.core.test_verdict import CALM, FULL, Story, stopped, two
@@ -212,13 +211,11 @@ def test_a_key_of_which_nothing_can_come_is_not_said_to_flow() -> None:
 def test_of_two_workers_of_one_name_the_one_that_hangs_is_told() -> None:
     """Clients choose names, and may choose one twice."""
     story = two(permits=2)
-    twin = Worker("c1")
-    story.arrive(A, 4)
+    for worker in story.workers.values():
+        worker.name = "app"
+    story.arrive(B, 4)  # c2's, which joined behind c1
     story.now += UNKNOWN_S
-    hanging = story.workers["c1"]
-    hanging.name = twin.name = "app"
-    story.workers["c2"].name = "app"
-    verdict = story.on_key(A)
+    verdict = story.on_key(B)
     assert told(verdict) == ("stopped_acknowledging", Urgency.ACT, "app")
     assert "it holds 2 messages" in verdict.says
 

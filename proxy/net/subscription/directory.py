@@ -95,7 +95,8 @@ class Subscriptions:
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
         """A client's SUBSCRIBE of type Key_Shared; fields that we do not know are taken out of it.
 
-        A broker may end the connection for one that it cannot read, as for a group: ours, which all clients share.
+        A broker may end the connection for one that it cannot read, as for a group, and the gateway's is shared by all
+        clients.
         """
         command.DiscardUnknownFields()
         services = self.services
