@@ -55,12 +55,12 @@ class GatewayView(Protocol):
         """Ranges of the hash space with their owners."""
 
     def draining(self, key: Key, name: str | None, after: int, limit: int) -> Any:
-        """A page of the slots that drain, of one worker or all."""
+        """A page of the slots that drain, of the workers of a name or of all."""
 
     def pending(
         self, key: Key, name: str, *, message_key: bytes | None, slot: int | None, after: str | None, limit: int
     ) -> Steps:
-        """A page of a worker's unacknowledged messages; only those of a key or slot, if one is given."""
+        """A page of what the workers of a name have not acknowledged; only of a key or slot, if one is given."""
 
     def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> Any:
         """Why a key, or a slot, waits or flows; one of both is given."""

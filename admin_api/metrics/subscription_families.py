@@ -135,6 +135,11 @@ SUBSCRIPTION: Final = (
         "dispatcher.draining_hashes_unacked_messages",
         "Unacknowledged messages of draining hashes; a broker counts a batch as one.",
     ),
+    gauge(
+        "keyline_subscription_draining_hashes_waiting",
+        "dispatcher.draining_hashes_waiting",
+        "Draining hashes for which messages wait.",
+    ),
     counter(
         "keyline_subscription_draining_hashes_cleared_total",
         "dispatcher.draining_hashes_cleared_total",

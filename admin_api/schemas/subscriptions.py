@@ -17,6 +17,7 @@ UrgencyName = Literal["none", "watch", "act"]
 
 WorkerStateName = Literal[
     "drained_by_operator",
+    "refusing",
     "stopped_acknowledging",
     "not_reading",
     "slow",

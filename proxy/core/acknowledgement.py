@@ -103,6 +103,8 @@ def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None
         units += _taken(worker, [unit.key for unit in _behind(units, worker.outbox)])
     before = worker.redelivered_messages
     give_back(dispatcher, worker, units, now, wanted=True)
+    if worker.redelivered_messages > before:
+        worker.note_refusal(now)
     return worker.redelivered_messages - before
 
 
@@ -114,6 +116,8 @@ def redeliver_others(
     That is no redelivery, and waits for no retry.
     """
     units = _taken(worker, wanted)
+    if units:
+        worker.note_refusal(now)
     unseen = _taken(worker, [key for key in worker.pending if key not in kept])
     returned = take_back(dispatcher, worker, units, now, wanted=True) + take_back(
         dispatcher, worker, unseen, now, seen=False

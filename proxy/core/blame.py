@@ -55,7 +55,7 @@ def blame(dispatcher: Dispatcher, around: Surroundings, now: float) -> Blame:
     hungry = starving(dispatcher, checkup, around)
     stopped = [
         worker
-        for state in (WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING)
+        for state in (WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING, WorkerState.REFUSING)
         for worker in checkup.in_state(state)
     ]
     blamed = [*stopped, *checkup.in_state(WorkerState.SLOW)]
@@ -80,10 +80,12 @@ def blame(dispatcher: Dispatcher, around: Surroundings, now: float) -> Blame:
 
 
 def _lasts(dispatcher: Dispatcher, now: float) -> bool:
-    """Whether a worker has held something for long, or leaves its socket unread, or something has waited for long."""
+    """Whether for long a worker has held or refused something, or something has waited; or one reads nothing."""
     due = now - QUIET_S
     for worker in dispatcher.workers.values():
         first = next(iter(worker.pending.values()), None)
         if not worker.writable or (first is not None and first.sent_at <= due):
+            return True
+        if worker.last_acked_at < worker.refuses_since <= due:
             return True
     return dispatcher.waiting_messages > 0 and any(part.waits_since <= due for part in dispatcher.waiting_parts())

@@ -39,7 +39,13 @@ if TYPE_CHECKING:
 BRIEF_S: Final = 10.0
 """What has waited for less is nothing to watch."""
 _TROUBLED: Final = frozenset(
-    {WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING, WorkerState.SLOW, WorkerState.OLD_MESSAGE}
+    {
+        WorkerState.REFUSING,
+        WorkerState.STOPPED_ACKNOWLEDGING,
+        WorkerState.NOT_READING,
+        WorkerState.SLOW,
+        WorkerState.OLD_MESSAGE,
+    }
 )
 
 

@@ -1,4 +1,4 @@
-"""A worker's unacknowledged deliveries, page by page.
+"""A worker's unacknowledged deliveries, and those of its namesakes, page by page.
 
 Problem: a worker may hold 50,000 deliveries, and acknowledges them while the list is read. Rule kept: pages are
 in topic order and each begins behind the last delivery of the one before, by value. So a reader gets every delivery
@@ -8,7 +8,7 @@ listed if its place is still ahead.
 Why not a snapshot, or a cursor that counts: the first must be kept for readers that never come back, the second skips
 what moves up when something before it is acknowledged.
 
-Cost: one walk of the worker's pending acks for each page, and no sorting of more than the page.
+Cost: one walk of the workers' pending acks for each page, and no sorting of more than the page.
 
 Specification: design section 7 ("pending acks per consumer").
 """
@@ -25,6 +25,8 @@ from proxy.core.slice_id import original_entry
 from proxy.core.steps import in_steps
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.entry import Part
     from proxy.core.steps import Steps
@@ -79,12 +81,13 @@ class PendingPage:
 
 
 def pending_page_steps(
-    dispatcher: Dispatcher, worker: Worker, *, slot: int | None, after: str | None, limit: int, now: float
+    dispatcher: Dispatcher, workers: Collection[Worker], *, slot: int | None, after: str | None, limit: int, now: float
 ) -> Steps[PendingPage]:
-    """Give the deliveries that the worker holds behind the cursor `after`, from the beginning if it is None.
+    """Give the deliveries that the workers hold behind the cursor `after`, from the beginning if it is None.
 
-    Changes nothing. `slot` leaves out deliveries without messages of that slot; `limit` is at most how many
-    deliveries to give, 1 to `PAGE_MAX`; `now` is in seconds, on the clock of the dispatcher's other calls.
+    Changes nothing. The workers are those of one name. `slot` leaves out deliveries without messages of that slot;
+    `limit` is at most how many deliveries to give, 1 to `PAGE_MAX`; `now` is in seconds, on the clock of the
+    dispatcher's other calls.
 
     Raises:
         ValueError: `after` is no cursor, or `limit` is out of bounds.
@@ -94,14 +97,14 @@ def pending_page_steps(
     start = _parse(after) if after is not None else (-1, 0)
     total = 0
     found: list[Part] = []
-    for run in in_steps(list(worker.pending.values())):
+    for run in in_steps([unit for worker in workers for unit in worker.pending.values()]):
         units = [unit for unit in run if slot is None or unit.unacked_of(slot)]
         total += len(units)
         ahead = [unit for unit in units if _order(unit) > start]
         if ahead:
             found = sorted((*found, *ahead), key=_order)[: limit + 1]
         yield
-    pending = [unit for unit in found[:limit] if unit.key in worker.pending]
+    pending = [unit for unit in found[:limit] if any(unit.key in worker.pending for worker in workers)]
     return PendingPage(
         deliveries=tuple(_shown(dispatcher, unit, now) for unit in pending),
         next=_cursor(found[limit - 1]) if len(found) > limit else None,

@@ -34,7 +34,7 @@ IDLE_S: Final = 10.0
 """Without a delivery or an ack for so long, nothing is to be delivered: at one instant nothing often is."""
 QUEUES_ASKED_MAX: Final = 16
 """Queues, those of which something has waited longest, that are asked why it waits."""
-_STATES_FIRST: Final = (WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING)
+_STATES_FIRST: Final = (WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING, WorkerState.REFUSING)
 _STATES_THEN: Final = (WorkerState.SLOW, WorkerState.UNACKED_LIMIT, WorkerState.DRAINED_BY_OPERATOR)
 _SINCE: Final = attrgetter("waits_since")
 _WAITS_WHERE: Final = {

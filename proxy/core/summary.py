@@ -110,6 +110,8 @@ class DispatcherSummary(DispatcherCounts):
     oldest_delivery_at: float | None
     workers_blocked_on_unacked_messages: int
     waiting_bytes: int
+    draining_hashes_waiting: int
+    """Those for which messages wait."""
     delayed_retries: int
     """Messages of which a retry was made to wait."""
     quarantined_workers: int
@@ -139,6 +141,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         oldest_delivery_at=_oldest_delivery_at(workers),
         workers_blocked_on_unacked_messages=sum(worker.over_unacked for worker in workers),
         waiting_bytes=sum(part.wire_bytes for part in waiting),
+        draining_hashes_waiting=sum(slot in dispatcher.draining for slot in dispatcher.blocked),
         delayed_retries=dispatcher.retries.messages_total,
         quarantined_workers=len(dispatcher.quarantined),
         excluded_workers=dispatcher.excluded,

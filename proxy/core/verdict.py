@@ -254,6 +254,13 @@ def _help(dispatcher: Dispatcher, state: WorkerState, worker: Worker, around: Su
             return (
                 f"{restart} Until then this gives its keys, and what it holds, to other workers; --undo readmits it:"
             ), f"keyline exclude {around.target} {name}"
+        case WorkerState.REFUSING:
+            look = f"Look at {worker.name}'s log: what it tries fails."
+            if worker.sticky_ranges or len(dispatcher.workers) == 1:
+                return f"{look} This shows what it holds:", f"keyline pending {around.target} {name}"
+            return (
+                f"{look} If the others succeed, this gives its keys to them; --undo readmits it:"
+            ), f"keyline exclude {around.target} {name}"
         case WorkerState.SLOW:
             return (
                 f"Look at {worker.name}'s machine and what it works on; this shows what would move if it left:"

@@ -68,6 +68,8 @@ class Worker:
         "permits",
         "ready",
         "redelivered_messages",
+        "refused_at",
+        "refuses_since",
         "sent_bytes",
         "sent_messages",
         "sticky_ranges",
@@ -110,6 +112,10 @@ class Worker:
         self.last_sent_at = 0.0
         self.last_acked_at = 0.0
         self.last_flow_at = 0.0
+        self.refused_at = 0.0
+        """When it last asked to get something again."""
+        self.refuses_since = 0.0
+        """When it first did so after its last ack."""
         self.lease_extended_at = 0.0
         """When it last asked for more time, see `ack_lease`."""
         self.sent_messages = 0
@@ -125,6 +131,12 @@ class Worker:
         """It acknowledges something that was sent to it at `sent_at`, and `pace_due` is over."""
         self.pace.note(self.acked_messages, now - max(self.last_acked_at, sent_at), now)
         self.pace_due = now + SPAN_S
+
+    def note_refusal(self, now: float) -> None:
+        """It asks to get something again that it had."""
+        if self.refuses_since <= self.last_acked_at:
+            self.refuses_since = now
+        self.refused_at = now
 
     @property
     def totals(self) -> DeliveryTotals:

@@ -3,8 +3,9 @@
 Problem: the commonest trouble is an application that no longer acknowledges. Its client still reads and answers pings,
 so nothing fails: it only runs out of permits, as every busy worker does. Rule kept: a worker **has stopped** when it
 holds messages and has acknowledged none for longer than is usual, by its own pauses and those of its peers, and at
-least for `QUIET_S`. It **is slow** when messages wait for it and it acknowledges less than half of what it used to, or
-of what its peers do: a worker with little to do is not slow. Either is told with numbers, so that a reader can judge.
+least for `QUIET_S`. It **refuses** if it gave messages back all that time instead. It **is slow** when messages wait
+for it and it acknowledges less than half of what it used to, or of what its peers do: a worker with little to do is not
+slow. Each is told with numbers, so that a reader can judge.
 
 `Checkup` has all workers of a subscription at one moment, and what waits for each of them.
 """
@@ -34,6 +35,8 @@ QUIET_S: Final = 20.0
 """Shortest time without an ack that counts as a stop."""
 UNKNOWN_S: Final = 60.0
 """The same where neither the worker nor any peer has acknowledged for long enough to tell what is usual."""
+REFUSED_S: Final = 120.0
+"""Who refused nothing for so long may have nothing to refuse; clients give messages back after a minute by default."""
 PAUSES: Final = 3.0
 """So many times its longest pause, or its peers' usual one, is longer than usual."""
 SLOW: Final = 0.5
@@ -55,6 +58,8 @@ class Urgency(Enum):
 class WorkerState(Enum):
     """The strongest that is true; words for people are made of the values."""
 
+    REFUSING = "refusing"
+    """It negatively acknowledges, and acknowledges nothing."""
     STOPPED_ACKNOWLEDGING = "stopped_acknowledging"
     NOT_READING = "not_reading"
     DRAINED_BY_OPERATOR = "drained_by_operator"
@@ -71,6 +76,7 @@ class WorkerState(Enum):
 
 URGENCY: Final = {
     WorkerState.DRAINED_BY_OPERATOR: Urgency.WATCH,
+    WorkerState.REFUSING: Urgency.ACT,
     WorkerState.STOPPED_ACKNOWLEDGING: Urgency.ACT,
     WorkerState.NOT_READING: Urgency.ACT,
     WorkerState.SLOW: Urgency.WATCH,
@@ -108,7 +114,7 @@ class WorkerHealth:
     """``ledger:entry`` of what it has held longest; None if it holds nothing."""
     oldest_unacked_s: float | None
     silent_s: float | None
-    """Since it last acknowledged while it held something; None if it holds nothing."""
+    """Since it last acknowledged while it held something; None if it holds nothing and refuses nothing."""
     acked_rate: float
     """Lately: 10 to 20 s, longer where it has not acknowledged since."""
     usual_acked_rate: float | None
@@ -250,7 +256,10 @@ def _health(worker: Worker, waiting: int, usual: _Usual, now: float) -> WorkerHe
     rate = worker.pace.lately(worker.acked_messages, now)
     peers = usual.peers_rate(worker)
     patience_s = usual.patience_s(worker)
-    if silent_s is not None and silent_s >= patience_s:
+    if _refuses(worker, patience_s, now):
+        state = WorkerState.REFUSING
+        silent_s = now - worker.refuses_since
+    elif silent_s is not None and silent_s >= patience_s:
         state = WorkerState.STOPPED_ACKNOWLEDGING
     elif not worker.writable:
         state = WorkerState.NOT_READING
@@ -275,6 +284,13 @@ def _health(worker: Worker, waiting: int, usual: _Usual, now: float) -> WorkerHe
         waiting_for_it=waiting,
     )
     return _with_sentence(worker, health)
+
+
+def _refuses(worker: Worker, patience_s: float, now: float) -> bool:
+    """Whether it has given back what it got for so long, and still does."""
+    since = worker.refuses_since
+    still = now - worker.refused_at < REFUSED_S
+    return since > worker.last_acked_at and since + patience_s <= now and still
 
 
 def _is_slow(worker: Worker, rate: float, peers: float | None, now: float) -> bool:
@@ -314,6 +330,9 @@ def _opening(worker: Worker, health: WorkerHealth) -> str:
             unread = "leaves its socket unread and " if not worker.writable else ""
             never = " and never did before" if not worker.acked_messages else ""
             return f"{unread}has acknowledged nothing for {silent}{never}{_compared(health)}"
+        case WorkerState.REFUSING:
+            never = " and never did before" if not worker.acked_messages else ""
+            return f"has refused what it got for {silent}, and acknowledged nothing{never}{_compared(health)}"
         case WorkerState.NOT_READING:
             return "leaves its socket unread: its application or its network is stuck"
         case WorkerState.SLOW:

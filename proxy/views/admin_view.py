@@ -108,19 +108,22 @@ class AdminView(AdminLookup):
         return ring_steps(self._find(key))
 
     def draining(self, key: Key, name: str | None, after: int, limit: int) -> DrainingPage:
-        """Slots above `after` that drain, of one worker or all. Raises `NotFound`."""
+        """Slots above `after` that drain, of the workers of a name or of all. Raises `NotFound`."""
         subscription = self._find(key)
         dispatcher = subscription.state.dispatcher
-        worker = self._workers(subscription, name)[0] if name is not None else None
+        workers = self._workers(subscription, name) if name is not None else []
         holder = dispatcher.slots.holder
         found = (slot for slot in dispatcher.draining.slots() if slot > after)
-        if worker is not None:
-            found = (slot for slot in found if holder(slot) == worker.index)
+        if name is not None:
+            held_by = {worker.index for worker in workers}
+            found = (slot for slot in found if holder(slot) in held_by)
         page = list(islice(found, limit + 1))
         listed = page[:limit]
         return DrainingPage(
             now=subscription.state.now(),
-            draining_hashes_count=worker.draining_slots if worker is not None else len(dispatcher.draining),
+            draining_hashes_count=(
+                len(dispatcher.draining) if name is None else sum(worker.draining_slots for worker in workers)
+            ),
             draining_hashes=tuple(draining_hash(dispatcher, slot) for slot in listed),
             holders=tuple(dispatcher.holder_at(holder(slot)).name for slot in listed),
             next=listed[-1] if len(page) > limit else None,
@@ -211,16 +214,21 @@ class AdminView(AdminLookup):
         after: str | None,
         limit: int,
     ) -> Steps[pending.PendingPage]:
-        """A page of a worker's unacknowledged messages. Raises `NotFound`, and `ClientError` for an invalid cursor."""
+        """A page of what the workers of a name have not acknowledged.
+
+        Raises:
+            NotFound: there is no worker of that name.
+            ClientError: the cursor is invalid.
+        """
         subscription = self._find(key)
-        state, worker = subscription.state, self._workers(subscription, name)[0]
+        state, workers = subscription.state, self._workers(subscription, name)
         place = None
         if message_key is not None or slot is not None:
             place = self._slot(subscription, message_key, slot)
         try:
             return (
                 yield from pending.pending_page_steps(
-                    state.dispatcher, worker, slot=place, after=after, limit=limit, now=state.now()
+                    state.dispatcher, workers, slot=place, after=after, limit=limit, now=state.now()
                 )
             )
         except ValueError as error:

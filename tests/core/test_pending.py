@@ -32,7 +32,7 @@ def page(
 ) -> PendingPage:
     """Of a worker of the rig, at its moment."""
     return finished(
-        pending_page_steps(rig.dispatcher, rig.workers[name], slot=slot, after=after, limit=limit, now=rig.now)
+        pending_page_steps(rig.dispatcher, [rig.workers[name]], slot=slot, after=after, limit=limit, now=rig.now)
     )
 
 
@@ -48,7 +48,7 @@ def all_pages(
     listed: list[PendingAck] = []
     after: str | None = None
     while True:
-        found = finished(pending_page_steps(dispatcher, worker, slot=slot, after=after, limit=limit, now=now))
+        found = finished(pending_page_steps(dispatcher, [worker], slot=slot, after=after, limit=limit, now=now))
         assert len(found.deliveries) <= limit
         assert found.next is None or len(found.deliveries) == limit, "a page that is not the last is full"
         listed += found.deliveries
@@ -90,6 +90,22 @@ def test_a_delivery_is_told_with_its_ages_and_counts() -> None:
         ),
     )
     assert (found.next, found.total) == (None, 1)
+
+
+def test_what_namesakes_have_is_one_list_in_topic_order() -> None:
+    """A name is all that a person knows of them."""
+    rig = Rig(c1=[A], c2=[B])
+    rig.join("c1", 10)
+    rig.join("c2", 10)
+    for entry in range(6):
+        rig.entries(A if entry % 2 else B, entry)
+    for name in ("c1", "c2"):
+        rig.got(name)
+    namesakes = [rig.workers["c1"], rig.workers["c2"]]
+    first = finished(pending_page_steps(rig.dispatcher, namesakes, slot=None, after=None, limit=4, now=rig.now))
+    assert (positions(first), first.total) == (["1:0", "1:1", "1:2", "1:3"], 6)
+    rest = finished(pending_page_steps(rig.dispatcher, namesakes, slot=None, after=first.next, limit=4, now=rig.now))
+    assert (positions(rest), rest.next) == (["1:4", "1:5"], None)
 
 
 def test_a_slice_bears_the_id_that_the_worker_knows() -> None:
@@ -330,7 +346,9 @@ class Paged(Busy):
         after: str | None = None
         while True:
             found = finished(
-                pending_page_steps(world.dispatcher, client.worker, slot=None, after=after, limit=limit, now=world.now)
+                pending_page_steps(
+                    world.dispatcher, [client.worker], slot=None, after=after, limit=limit, now=world.now
+                )
             )
             listed += [each.message_id for each in found.deliveries]
             if found.next is None:

@@ -18,6 +18,7 @@ from proxy.core.verdict import LONG_S, Surroundings, Verdict
 from proxy.core.worker_health import (
     PAUSES,
     QUIET_S,
+    REFUSED_S,
     UNKNOWN_S,
     Checkup,
     Urgency,
@@ -215,6 +216,46 @@ def test_a_slow_worker_is_told_apart_from_one_that_stopped() -> None:
     assert verdict.command == "keyline preview leave orders billing c1"
     assert story.on_key(A) == verdict
     assert story.blamed() == [("c1", False)]
+
+
+def test_a_worker_that_gives_everything_back_is_told_though_it_is_busy() -> None:
+    """It holds nothing for long, so it never seems to stop."""
+    story = two()
+    story.works(30, A, B)
+    story.arrive(A, 3)
+    for _ in range(int(QUIET_S)):
+        assert story.health("c1").state is not WorkerState.REFUSING
+        assert story.blamed() == []
+        story.works(1, B, idle="c1")
+        story.nack("c1")
+    story.works(1, B, idle="c1")
+    story.nack("c1")
+    verdict = story.verdict()
+    assert (verdict.state, verdict.urgency, verdict.worker) == ("refusing", Urgency.ACT, "c1")
+    assert verdict.says.startswith(
+        "c1 has refused what it got for 20 s, and acknowledged nothing (it usually does 1.0/s"
+    )
+    assert verdict.command == "keyline exclude orders billing c1"
+    assert story.on_key(A).state == "refusing"
+    assert story.blamed() == [("c1", True)]
+
+
+def test_a_worker_that_refused_one_message_and_has_nothing_more_to_do_is_not_blamed() -> None:
+    """The message went elsewhere: the dead letter topic, or another worker."""
+    story = two()
+    story.arrive(A, 1)
+    story.got("c1")
+    story.now += 1
+    story.nack("c1")
+    story.leave("c2")
+    story.ack("c1", *story.got("c1"))
+    story.now += UNKNOWN_S + 1
+    assert story.health("c1").state is WorkerState.READY
+    story.arrive(A, 1)
+    story.nack("c1")
+    story.works(1)
+    story.now += REFUSED_S + UNKNOWN_S
+    assert story.health("c1").state is not WorkerState.REFUSING
 
 
 def test_a_worker_at_its_usual_pace_is_busy_and_not_slow() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.net.broker.requests import Requests
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import ConnectionBench, T, frame, success
 
@@ -112,3 +113,21 @@ def test_a_request_without_an_answer_times_out_and_a_late_answer_is_dropped() ->
     assert "did not answer within 30 s" in str(answer)
     bench.transport.deliver(success(request_id))
     assert len(bench.diary) == 1
+
+
+def test_requests_that_are_due_together_are_told_in_their_order_and_each_once() -> None:
+    """Also if the first of those that are told ends the connection, which tells the others."""
+    requests, told = Requests(timeout_s=30), list[str]()
+    transport = ConnectionBench().ready().transport
+
+    def first(_answer: object) -> None:
+        told.append("first")
+        for answered in requests.take_all():
+            answered(UpstreamUnavailable("the connection has ended"))
+
+    for answered in (first, lambda _: told.append("second")):
+        assert requests.send(transport, 1 << 20, lambda _: b"asks", 0.0, answered) is None
+    requests.expire(29.9, "the broker")
+    assert told == []
+    requests.expire(30.0, "the broker")
+    assert told == ["first", "second"]

@@ -167,6 +167,9 @@ def test_a_hand_over_lasts_from_the_join_to_the_last_ack_of_a_slot_that_moved() 
     moved = [entry for entry, key in enumerate(keys) if key in {rig.key_for("b", nth) for nth in range(40)}]
     assert summary(rig).dispatcher.draining_hashes_count == len(moved) > 2
     assert summary(rig).dispatcher.draining_hashes_unacked_messages == len(moved)
+    assert summary(rig).dispatcher.draining_hashes_waiting == 0
+    rig.link.deliver((100, single(keys[moved[0]])), (101, single(keys[moved[0]])), (102, single(keys[moved[1]])))
+    assert summary(rig).dispatcher.draining_hashes_waiting == 2
     rig.clock.advance(2)
     first.ack(moved[0])
     assert told(summary(rig).durations.hand_over_duration) == (1, 2.0)

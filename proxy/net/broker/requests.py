@@ -10,6 +10,7 @@ and one coarse timer looks at its head.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import UpstreamError, UpstreamUnavailable
@@ -134,13 +135,15 @@ class Requests:
         return True
 
     def expire(self, now: float, broker: str) -> None:
-        """Answer those that waited too long."""
-        while self._waiting:
-            request_id, (deadline, answered) = next(iter(self._waiting.items()))
-            if deadline > now:
-                break
-            del self._waiting[request_id]
-            answered(UpstreamUnavailable(f"{broker} did not answer within {self._timeout_s:g} s"))
+        """Answer those that waited too long.
+
+        Found in one pass: asked for its first item after each that was taken, a dict passes all former ones again.
+        """
+        due = takewhile(lambda item: item[1][0] <= now, self._waiting.items())
+        for request_id in [request_id for request_id, _ in due]:
+            waiting = self._waiting.pop(request_id, None)
+            if waiting is not None:  # an answer before it may have ended it
+                waiting[1](UpstreamUnavailable(f"{broker} did not answer within {self._timeout_s:g} s"))
 
     def take_all(self) -> list[Answered]:
         """Forget everything that waits; who asked, in the order they did."""
