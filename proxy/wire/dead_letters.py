@@ -42,7 +42,16 @@ _OF_A_MESSAGE: Final = (
     "partition_key",
     "partition_key_b64_encoded",
 )
-_OF_A_BATCH: Final = ("compression", "num_messages_in_batch", "properties", "uncompressed_size", *_OF_A_MESSAGE)
+_OF_A_CHUNK: Final = ("chunk_id", "num_chunks_from_msg", "total_chunk_msg_size", "uuid")
+"""A batch is none, whatever it says, and a message of it would be."""
+_OF_A_BATCH: Final = (
+    "compression",
+    "num_messages_in_batch",
+    "properties",
+    "uncompressed_size",
+    *_OF_A_CHUNK,
+    *_OF_A_MESSAGE,
+)
 
 
 class Published(NamedTuple):
@@ -53,8 +62,8 @@ class Published(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes, as far as they are known here."""
-        return self.metadata.ByteSize() + len(self.payload)
+        """In bytes, as far as they are known here. `ByteSize` insists on required fields, which a producer may omit."""
+        return len(self.metadata.SerializePartialToString()) + len(self.payload)
 
 
 def origin_properties(topic: str, subscription: str, origin: str) -> dict[str, str]:

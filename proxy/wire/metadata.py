@@ -21,7 +21,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError
 
 from proxy.wire.errors import MetadataError
 from proxy.wire.pulsar_pb2 import MessageMetadata
@@ -45,6 +45,8 @@ _CHECKSUM_MAGIC: Final = bytes((MAGIC_BYTE, CHECKSUM_BYTE))
 _METADATA_START: Final = CHECKSUM_HEADER_BYTES + _SIZE_BYTES
 
 _SIGN_BIT: Final = 1 << 63
+
+_REQUIRED: Final = ("producer_name", "sequence_id", "publish_time")
 
 _unpack_size: Final = struct.Struct(">I").unpack_from
 _unpack_checksum: Final = struct.Struct(">2xI").unpack_from
@@ -89,7 +91,7 @@ def peek(tail: bytes) -> Peeked:
     except DecodeError:
         where = f"in the {size} bytes from byte {start} of a tail of {len(tail)}"
         raise MetadataError("metadata that is no MessageMetadata", where, "send valid protobuf") from None
-    # The required fields, read one by one: asking protobuf for all of them costs as much as the parse.
+    # Those that are read here, one by one: asking protobuf for all of them costs as much as the parse.
     if not (metadata.sequence_id and metadata.publish_time and metadata.producer_name):
         _check_required(metadata, start)
     return _new(Peeked, (metadata, start, end))
@@ -120,6 +122,17 @@ def uuid_of(metadata: MessageMetadata) -> str:
     """A chunked message's uuid. What is no UTF-8 protobuf gives as bytes, which compiled code takes for no text."""
     uuid = _uuid(metadata)
     return uuid if isinstance(uuid, str) else repr(uuid)
+
+
+def is_chunk(metadata: MessageMetadata) -> bool:
+    """Whether an entry is a piece of a larger message: one of several, by a number that there is, of one with a uuid.
+
+    Any other that says so is a message like all: a producer may write what it likes, and nobody can put that together.
+    A batch is none either, as for Java's and C++'s clients.
+    """
+    total = metadata.num_chunks_from_msg
+    numbered = total > 1 and 0 <= metadata.chunk_id < total
+    return numbered and bool(uuid_of(metadata)) and not metadata.HasField("num_messages_in_batch")
 
 
 def shown_key(key: bytes) -> str:
@@ -212,12 +225,11 @@ def build_encoded_tail(encoded: bytes, payload: bytes) -> bytes:
 
 
 def _check_required(metadata: MessageMetadata, start: int) -> None:
-    try:
-        metadata.SerializeToString()
-    except EncodeError as error:
-        missing = str(error).rpartition(": ")[2]
+    """Not those inside of it: a message whose property lacks its value is read here whatever its number is."""
+    missing = [name for name in _REQUIRED if not metadata.HasField(name)]
+    if missing:
         where = f"at byte {start} of a tail"
-        raise MetadataError("metadata without all required fields", where, f"set {missing}") from None
+        raise MetadataError("metadata without all required fields", where, f"set {','.join(missing)}")
 
 
 def _after_broker_entry(tail: bytes) -> int:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from proxy.wire.errors import WireError
-from proxy.wire.metadata import build_encoded_tail, peek, peek_key, shown_key, uuid_of
+from proxy.wire.metadata import build_encoded_tail, is_chunk, peek, peek_key, shown_key, uuid_of
 from proxy.wire.pulsar_pb2 import KeyValue, MessageMetadata
 
 PREFIX: Final = "keyline.parked."
@@ -27,6 +27,7 @@ SUBSCRIPTION: Final = PREFIX + "subscription"
 MARK: Final = PREFIX + "mark"
 UUID_CHARACTERS_MAX: Final = 256
 """Of a chunked message; longer ones are not kept."""
+_SMALL_MAX: Final = (1 << 32) - 1
 
 
 class Parked(NamedTuple):
@@ -68,7 +69,7 @@ def keep(
         SEQUENCE: str(metadata.sequence_id),
         TIME: str(metadata.publish_time),
         SCHEMA: schema_version.hex(),
-        ATTEMPTS: str(attempts),
+        ATTEMPTS: str(min(attempts, _SMALL_MAX)),
         TOPIC: whose[0],
         SUBSCRIPTION: whose[1],
     }
@@ -97,12 +98,10 @@ def read(tail: bytes) -> Parked | None:
         said = _said(metadata)
         position, index = map(int, said[ORIGIN].split(":"))
         keyed = metadata.HasField("partition_key") or metadata.HasField("ordering_key")
-        chunked = metadata.num_chunks_from_msg > 1
+        chunked = is_chunk(metadata)
         count = max(metadata.num_messages_in_batch, 1)
-        if count > 1 and (index >= 0 or chunked):
-            return None  # one of a batch is parked alone, as a chunk is
-        if chunked and not 0 <= metadata.chunk_id < metadata.num_chunks_from_msg:
-            return None
+        if count > 1 and index >= 0:
+            return None  # one of a batch is parked alone
         _restore(metadata, said)  # or it could not be redriven
         return Parked(
             position,
@@ -128,7 +127,7 @@ def _short(uuid: str) -> str:
 def _small(said: str) -> int:
     """Raises ValueError for what no hash and no number of attempts is."""
     number = int(said)
-    if not 0 <= number < 1 << 32:
+    if not 0 <= number <= _SMALL_MAX:
         raise ValueError(said)
     return number
 

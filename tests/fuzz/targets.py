@@ -9,6 +9,7 @@ from tests.fuzz import (
     frames_target,
     messages_target,
     metadata_target,
+    parked_target,
     session_target,
 )
 
@@ -21,6 +22,7 @@ TARGETS = {
         batch_target,
         by_hand_target,
         codecs_target,
+        parked_target,
         session_target,
     )
 }

@@ -20,6 +20,7 @@ from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.dead_letters import Published, tail_of
 from proxy.wire.frames import encode_command
+from proxy.wire.metadata import is_chunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +106,7 @@ class GatewayProducer:
         sequence_id = self._next_sequence_id
         self._next_sequence_id += 1
         tail = tail_of(message, self.name.encode(), sequence_id, int(self._clock.time() * 1_000))
-        count, chunk = message.metadata.num_messages_in_batch, message.metadata.num_chunks_from_msg > 1
+        count, chunk = message.metadata.num_messages_in_batch, is_chunk(message.metadata)
         self._link.send(commands.send(self._id, sequence_id, tail, count, chunk=chunk))
         return sequence_id
 

@@ -28,7 +28,7 @@ from proxy.net.subscription.receive_queue import ReceiveQueue
 from proxy.wire.by_hand import PAYS, plain_key
 from proxy.wire.errors import WireError
 from proxy.wire.messages import NO_EXTRAS, MessageHead
-from proxy.wire.metadata import NONE_KEY, peek_key
+from proxy.wire.metadata import NONE_KEY, is_chunk, peek_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +179,8 @@ class Receiving:
             return
         count = metadata.num_messages_in_batch
         slot = self._slot_of(murmur31(key))
-        if count <= 1 and not metadata.num_chunks_from_msg and not ack_set:
+        chunk = metadata.num_chunks_from_msg > 1 and is_chunk(metadata)
+        if count <= 1 and not chunk and not ack_set:
             self.last_position, self.last_key = position, key
             self._run_messages += 1
             if self._run_messages >= self._look_at:
@@ -193,7 +194,7 @@ class Receiving:
         self._run_messages += messages
         if self._in_transaction:
             self._offered(position, ack_set, now)
-        if metadata.num_chunks_from_msg > 1:
+        if chunk:
             self.last_position, self.last_key = position, key
             if self._run_messages >= self._look_at:
                 self._look(slot, slot, 1, now)
@@ -314,7 +315,7 @@ class Receiving:
             return False
         count = metadata.num_messages_in_batch
         size = metadata.uncompressed_size if metadata.compression else 0
-        if metadata.num_chunks_from_msg > 1 or not 1 < count <= self._step_messages or size > self._inline_bytes:
+        if not 1 < count <= self._step_messages or size > self._inline_bytes:
             return False
         if not self._spend(self.queue, COST_ENTRY + size // COST_BYTES):
             return False
@@ -348,7 +349,7 @@ class Receiving:
             return
         count = max(metadata.num_messages_in_batch, 1)
         slot = self._slot_of(murmur31(key))
-        chunk = metadata.num_chunks_from_msg > 1
+        chunk = is_chunk(metadata)
         slots: Slots = None
         if chunk or (count == 1 and not ack_set):
             yield 1

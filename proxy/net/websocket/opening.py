@@ -12,7 +12,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.batch import single_sticky_key, walk_batch
 from proxy.wire.codecs import decompress
 from proxy.wire.errors import WireError
-from proxy.wire.metadata import can_peek, peek, sticky_key, verify_checksum
+from proxy.wire.metadata import can_peek, is_chunk, peek, sticky_key, verify_checksum
 from proxy.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class Entry(NamedTuple):
     @property
     def messages(self) -> int:
         """The permits that it took."""
-        return 1 if self.chunk else min(max(self.metadata.num_messages_in_batch, 1), BATCH_MESSAGES_MAX)
+        return min(max(self.metadata.num_messages_in_batch, 1), BATCH_MESSAGES_MAX)
 
     @property
     def chunk(self) -> bool:
         """Whether it is one of several that make one message."""
-        return self.metadata.num_chunks_from_msg > 1
+        return is_chunk(self.metadata)
 
     @property
     def encrypted(self) -> bool:
@@ -122,7 +122,7 @@ def open_entry(entry: Entry, plain: bytes, reading: Reading) -> Iterator[SocketM
     metadata = entry.metadata
     if entry.encrypted:
         return iter((_whole(entry, plain, _encryption(metadata)),))
-    if not metadata.HasField("num_messages_in_batch") or entry.chunk:
+    if not metadata.HasField("num_messages_in_batch"):
         return iter((_whole(entry, b"" if metadata.null_value else plain, None),))
     return _singles(entry, plain, reading)
 
