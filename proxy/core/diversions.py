@@ -139,6 +139,11 @@ class Diversions:
         self.failed.clear()
 
 
+def place_of(part: Part) -> tuple[int, int]:
+    """Where it begins in the topic: its entry, and its first message there, -1 for all of them."""
+    return part.position, part.indexes[0] if part.indexes else -1
+
+
 def is_last_attempt(part: Part, max_attempts: int) -> bool:
     """Whether a part that came back is not to be delivered again."""
     return part.redeliveries >= max_attempts and (part.count == 1 or not part.divisible)

@@ -54,6 +54,7 @@ class Outstanding:
         "_shelved_parts",
         "_shelved_ranges",
         "acks",
+        "acknowledged_to",
         "bytes_held",
         "entries",
         "highest",
@@ -71,6 +72,8 @@ class Outstanding:
         """Entries with their parts, the queues of blocked slots, and opened batches."""
         self.highest = -1
         """Highest position ever received; everything above it is news without a look-up."""
+        self.acknowledged_to = -1
+        """Up to here all that does not come is acknowledged, as far as the broker told or showed; see `reached`."""
         self.acks: list[int] = []
         """Positions to acknowledge upstream, taken by the caller once a turn."""
         self.index_acks: dict[int, Batch] = {}
@@ -87,6 +90,11 @@ class Outstanding:
         self.spill = Spill()
         self.repeated = 0
         """Entries the broker sent again that went no further."""
+
+    @property
+    def reached(self) -> int:
+        """All at or before this position that was not acknowledged when it began has come: brokers send in order."""
+        return max(self.highest, self.acknowledged_to)
 
     @property
     def bytes_counted(self) -> int:
@@ -297,7 +305,7 @@ class Outstanding:
         self.entries.clear()
         self.spill.clear()
         self.bytes_held = 0
-        self.highest = -1
+        self.highest = self.acknowledged_to = -1
         self.acks.clear()
         self.index_acks.clear()
         self.unconfirmed.clear()

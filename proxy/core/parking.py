@@ -23,6 +23,7 @@ from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from proxy.core.diversions import place_of
 from proxy.core.entry import PART_BYTES, Batch, Part, batch_of, split
 from proxy.core.waiting import insert_all
 
@@ -67,13 +68,23 @@ def collect(dispatcher: Dispatcher, now: float) -> None:
         entry = dispatcher.blocked.get(slot)
         if entry is None or dispatcher.slots.holder(slot):
             continue  # a worker may give something back that goes before these
-        for part in _new_of(entry.parts, diversions.held[slot]):
-            if dispatcher.outstanding.spill.lacks(part):
-                if not dispatcher.outstanding.spill.ask(part.position, part.total):
-                    diversions.dirty[slot] = None
-                break  # it and what is behind it go when the broker has sent it again
-            for piece in _pieces_of(dispatcher, part, entry.parts):
-                diversions.add(piece)
+        if not _send_off(dispatcher, _new_of(entry.parts, diversions.held[slot]), entry.parts):
+            diversions.dirty[slot] = None
+
+
+def collect_up_to(dispatcher: Dispatcher, slot: int, place: tuple[int, int]) -> bool:
+    """Have what waits of a slot at or before a place in the topic go, though it is being taken out; whether any waits.
+
+    Its redrive begins behind that: some later ones were parked before it, since the parking topic had refused it. Only
+    once nothing of the slot is on its way, and no worker has any of it.
+    """
+    entry = dispatcher.blocked.get(slot)
+    parts = () if entry is None else entry.parts
+    early = list(takewhile(lambda part: place_of(part) <= place, parts))
+    assert not any(part.foreign for part in early)
+    if entry is not None:
+        _send_off(dispatcher, early, entry.parts)
+    return bool(early)
 
 
 def begin_redrive(dispatcher: Dispatcher, slot: int) -> None:
@@ -159,6 +170,17 @@ def _leave_in_lot(dispatcher: Dispatcher, slot: int) -> None:
         dispatcher.chunked.give_up(part)
     if not parts:
         dispatcher.forget_blocked(slot)
+
+
+def _send_off(dispatcher: Dispatcher, going: list[Part], parts: deque[Part]) -> bool:
+    """These of a slot's waiting parts go, in order; False if some are to be asked for, and cannot be yet."""
+    spill = dispatcher.outstanding.spill
+    for part in going:
+        if spill.lacks(part):
+            return spill.ask(part.position, part.total)  # it and what is behind it go when it has come again
+        for piece in _pieces_of(dispatcher, part, parts):
+            dispatcher.diversions.add(piece)
+    return True
 
 
 def _new_of(parts: deque[Part], held: dict[int, Part]) -> list[Part]:

@@ -9,6 +9,7 @@ import pytest
 from proxy.core.positions import pack
 from proxy.core.sticky_key import murmur31
 from proxy.net.subscription.summary import subscription_summary
+from proxy.net.subscription.topic_reading import QUIET_S
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.metadata import build_encoded_tail, build_tail
 from proxy.wire.parked import keep, read
@@ -67,6 +68,7 @@ def test_a_copy_is_taken_back_when_the_message_of_its_id_comes() -> None:
     """Its redrive ends; ordered again, it is left out."""
     rig, lot, worker = begin(forged("k", 7))
     order_redrive(rig)
+    rig.clock.advance(QUIET_S)
     lot.pump(rig)
     for expected in (b"0", b"1"):
         (message,) = worker.messages()
@@ -92,6 +94,7 @@ def test_two_copies_with_one_id_are_not_both_on_their_way() -> None:
     """The whole entry and a message of it are two ids; the same twice is one message."""
     rig, lot, worker = begin(forged("k", 7), forged("k", 7, 0), forged("k", 7))
     order_redrive(rig)
+    rig.clock.advance(QUIET_S)
     assert redriven(rig, lot, worker) == [b"0", b"1", b"forged", b"forged"]
     assert lot.left() == []
 

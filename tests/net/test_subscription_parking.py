@@ -92,9 +92,14 @@ def payload(tail: bytes) -> bytes:
     return tail[peek(tail).payload_start :]
 
 
-def opened(lot: Lot, **settings: object) -> tuple[SubscriptionRig, Worker]:
-    """A subscription that parks after the first attempt, and its worker, which is let in when the lot is read."""
+def opened(lot: Lot, mark_delete: int | None = None, **settings: object) -> tuple[SubscriptionRig, Worker]:
+    """A subscription that parks after the first attempt, and its worker, which is let in when the lot is read.
+
+    All up to the entry `mark_delete` is acknowledged, as the broker tells it.
+    """
     rig = SubscriptionRig(park_after=1, key_window=1, **settings)
+    if mark_delete is not None:
+        rig.link.mark_delete = LEDGER, mark_delete
     lot.sent.clear()
     worker = rig.subscribe("a")
     assert worker.commands() == []
@@ -295,7 +300,7 @@ def test_what_is_parked_twice_is_redriven_once() -> None:
     worker.redeliver(*worker.messages())
     lot.pump(rig)
     lot.entries += [lot.entries[entry] for entry in lot.left()]
-    rig, worker = opened(lot)
+    rig, worker = opened(lot, mark_delete=1)
     (slot,) = rig.subscription.state.dispatcher.diversions.parked
     assert rig.subscription.lot is not None
     assert rig.subscription.lot.order(slot, redrive=True) == 2

@@ -62,7 +62,7 @@ def test_a_message_of_a_batch_is_in_the_log_under_the_slot_in_which_it_is_parked
     slot = rig.subscription.state.dispatcher.selector.slot(murmur31(found_by))
     lot.pump(rig)
     if killed:
-        rig, worker = opened(lot)
+        rig, worker = opened(lot, mark_delete=0)
     assert rig.subscription.state.dispatcher.diversions.parked == {slot}
     assert log_slots(rig) == {slot}
     order_redrive(rig)

@@ -21,6 +21,7 @@ from tests.net.test_subscription_parking import PARKING, Lot, acked, arrive, ope
 
 if TYPE_CHECKING:
     from proxy.core.positions import Position
+    from proxy.net.ports import UpstreamProducer
     from tests.net.subscription_rig import Worker
 
 PAUSES_S = 600.0
@@ -43,13 +44,16 @@ class Choosy(Lot):
         for command, tail in zip(sends, tails, strict=True):
             producer = link.producers[command.producer_id]
             if payload(tail) in self.refused:
-                self.refusals += 1
-                producer.not_stored(command.sequence_id, UpstreamError("too large", pb.NotAllowedError))
+                self._refuse(producer, command.sequence_id)
             else:
                 self.entries.append(tail)
                 producer.stored(command.sequence_id)
         rig.clock.settle()
         return bool(sends)
+
+    def _refuse(self, producer: UpstreamProducer, sequence_id: int) -> None:
+        self.refusals += 1
+        producer.not_stored(sequence_id, UpstreamError("too large", pb.NotAllowedError))
 
 
 def beginning(lot: Choosy, *payloads: bytes) -> tuple[SubscriptionRig, Worker]:

@@ -29,8 +29,9 @@ from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.own_topic_advice import OPENING, PARKING, advice_on
 from proxy.net.subscription.own_topics import parking_topic
 from proxy.net.subscription.parked_log import ParkedLog
-from proxy.net.subscription.redrive_checks import why_not
+from proxy.net.subscription.redrive_checks import overtaken, parked_place, why_not
 from proxy.net.subscription.redrives import Redrives
+from proxy.net.subscription.topic_reading import TopicReading
 from proxy.wire.batch import own_sticky_key
 from proxy.wire.dead_letters import Published
 from proxy.wire.metadata import peek, peek_key
@@ -40,10 +41,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from proxy.core.entry import Part
+    from proxy.core.positions import Position
     from proxy.net.broker.producer import GatewayProducer
     from proxy.net.subscription.own_topic_advice import Advice
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import Answer, SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumers
+    from proxy.wire.parked import Parked
 
 PARKED_MAX: Final = 100_000
 """Messages in one subscription's lot, some 500 bytes each here; then its keys wait."""
@@ -59,8 +63,14 @@ class ParkingLot(DeadLetters):
     went: ClassVar[str] = "parked"
     _advices: ClassVar[Mapping[int, Advice]] = PARKING
 
-    def __init__(self, state: SubscriptionState, services: Services, failed: Callable[[str], None]) -> None:
-        """`open` begins; `failed` hears why it does not, until it is open."""
+    def __init__(
+        self,
+        state: SubscriptionState,
+        services: Services,
+        consumers: UpstreamConsumers,
+        failed: Callable[[str], None],
+    ) -> None:
+        """`open` begins; `failed` hears why it does not, until it is open. `consumers` are of the original topic."""
         super().__init__(state, services, parking_topic(state.settings.parking_topic, *state.key))
         self._on_failure = failed
         self._opened: Callable[[], None] | None = None
@@ -81,6 +91,8 @@ class ParkingLot(DeadLetters):
         self._orders: dict[int, bool] = {}
         """Slots that are taken out, and whether they are redriven."""
         self._redrives = Redrives(self.topic, state, services.brokers.diversions, self.log, self._is_over)
+        outstanding = state.dispatcher.outstanding
+        self._reading = TopicReading(outstanding, consumers, state.clock, state.schedule_flush)
 
     def open(self, opened: Callable[[], None]) -> None:
         """Read what is parked, then call `opened`, once."""
@@ -93,6 +105,7 @@ class ParkingLot(DeadLetters):
         super().close()
         self.log.close()
         self._redrives.close()
+        self._reading.stop()
 
     def order(self, slot: int, *, redrive: bool) -> int:
         """Take a slot out: deliver what is parked of it, or delete it. Returns how many messages that are by now.
@@ -177,6 +190,12 @@ class ParkingLot(DeadLetters):
         else:
             self._producer.close()
             self.producer_lost(self._producer, reason)
+
+    def _refuse(self, part: Part, reason: str, error_code: int | None = None) -> None:
+        """As for dead letters. It may end a redrive."""
+        super()._refuse(part, reason, error_code)
+        if self._orders:
+            self._state.schedule_flush()
 
     def _log_failed(self, reason: str) -> None:
         self._state.dispatcher.diversions.trouble = self._log_trouble = reason
@@ -318,12 +337,25 @@ class ParkingLot(DeadLetters):
                 log.acknowledge(*islice((position for position in parked if not log.is_leaving(position)), DROPPED_MAX))
         elif self._redrives.may_begin(slot):
             left = {position: each for position, each in parked.items() if not log.is_leaving(position)}
-            if not left:
-                return
-            if problem := self._why_not(slot):
-                self._end_order(slot, problem)
-            else:
-                self._redrives.begin(slot, left)
+            if left:
+                self._begin(slot, left)
+
+    def _begin(self, slot: int, left: dict[Position, Parked]) -> None:
+        """Redrive these of a slot, once all that is older of it is among them.
+
+        What is older may be in the original topic: if the parking topic refused it, and took others that were published
+        with it. It waits here, or comes yet if the gateway began since, and goes into the lot first.
+        """
+        last = max(map(parked_place, left.values()))
+        if not self._reading.has_passed(last[0]):
+            return
+        if parking.collect_up_to(self._state.dispatcher, slot, last):
+            if self._is_shut or not self._has_room():
+                self._end_order(slot, overtaken(self._state.dispatcher.diversions.trouble))
+        elif problem := self._why_not(slot):
+            self._end_order(slot, problem)
+        else:
+            self._redrives.begin(slot, left)
 
     def _keep_back(self, slot: int) -> None:
         """What would go in waits here instead: the lot is full or takes nothing, and this slot is to be taken out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.core.diversions import place_of
 from proxy.core.positions import format_position
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def in_topic_order(parked: Mapping[Position, Parked]) -> list[Position]:
 
     That is the same, but for what was refused there once, or was brought again by a seek.
     """
-    return sorted(parked, key=lambda position: _place(parked[position]))
+    return sorted(parked, key=lambda position: parked_place(parked[position]))
 
 
 def why_not(parked: Mapping[Position, Parked], refused: Part | None, reason: str, *, coming: bool) -> str:
@@ -28,12 +29,22 @@ def why_not(parked: Mapping[Position, Parked], refused: Part | None, reason: str
     `refused` is the first message of the slot that the parking topic refuses, for a `reason`; `coming` if there are
     others that it is about to take.
     """
-    if refused is not None and any(refused.position < each.position for each in parked.values()):
-        return (
-            f"a message of the slot is not parked, and later ones are: {reason}. Let the parking topic take it, and "
-            "order the redrive again; or drop what is parked of the slot"
-        )
+    if refused is not None and any(place_of(refused) < parked_place(each) for each in parked.values()):
+        return overtaken(reason)
     return "" if coming else _incomplete(parked.values())
+
+
+def overtaken(reason: str) -> str:
+    """What is said where a message cannot be parked for a reason, and later ones of its slot are parked."""
+    return (
+        f"a message of the slot is not parked, and later ones are: {reason}. Let the parking topic take it, and order "
+        "the redrive again; or drop what is parked of the slot"
+    )
+
+
+def parked_place(parked: Parked) -> tuple[int, int]:
+    """As `place_of` a part."""
+    return parked.position, -1 if parked.place is None else parked.place
 
 
 def _incomplete(parked: Iterable[Parked]) -> str:
@@ -56,7 +67,3 @@ def _incomplete(parked: Iterable[Parked]) -> str:
                 "slot"
             )
     return ""
-
-
-def _place(parked: Parked) -> tuple[int, int]:
-    return parked.position, -1 if parked.place is None else parked.place

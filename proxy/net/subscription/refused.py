@@ -11,6 +11,8 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING
 
+from proxy.core.diversions import place_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -45,7 +47,7 @@ class Refused:
         """It is of a slot of which another one was refused."""
         parts = self._slots.setdefault(part.slot, [])
         if not any(each is part for each in parts[:1]):
-            insort(parts, part, key=_place)
+            insort(parts, part, key=place_of)
 
     def first(self, slot: int) -> Part | None:
         """What was refused of a slot."""
@@ -77,7 +79,3 @@ class Refused:
         self._slots.clear()
         self._reasons.clear()
         return others
-
-
-def _place(part: Part) -> tuple[int, int]:
-    return part.position, part.indexes[0] if part.indexes is not None else -1

@@ -96,7 +96,8 @@ class Subscription:
         self.subscribers = self.membership.subscribers
         self.requests = SubscriptionRequests(state, self.consumers, self)
         self.admission = Admission(state, services, self.consumers, self.membership, self.requests, self, command)
-        self.lot = ParkingLot(state, services, self._lot_failed) if state.dispatcher.policy.park_after else None
+        parks = state, services, self.consumers, self._lot_failed
+        self.lot = ParkingLot(*parks) if state.dispatcher.policy.park_after else None
         """Where keys are parked, if that is wanted."""
         self.admission.held = self.lot is not None
         self.dead_letters: DeadLetters | None = self.lot
@@ -121,8 +122,7 @@ class Subscription:
                 outstanding = state.dispatcher.outstanding
                 whole.sentinel = Sentinel(key, replica, state.clock, lambda: upstream.link, lambda: outstanding.highest)
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
-        self._lot_opens = False
-        self._flush_due = False
+        self._lot_opens = self._flush_due = False
         self._wake_up = Alarm(self.state.clock)
         """Goes off when slots that wait for a time are to be released."""
         self._wakes_at = 0.0

@@ -205,6 +205,8 @@ class UpstreamConsumer:
         state.schedule_flush()
         if position is None:
             return
+        outstanding = state.dispatcher.outstanding
+        outstanding.acknowledged_to = max(outstanding.acknowledged_to, position)
         dropped = reposition.discard_up_to(state.dispatcher, position, state.now())
         if dropped:
             log.info("acknowledged messages dropped", topic=state.topic, subscription=state.name, messages=dropped)
@@ -339,6 +341,11 @@ class UpstreamConsumers:
     def stands(self) -> bool:
         """Whether one of those that are here has been subscribed ever."""
         return any(consumer.upstream.connects for consumer in self._consumers.values())
+
+    @property
+    def arrived(self) -> int:
+        """Messages that have come by those that are here."""
+        return sum(consumer.window.arrived for consumer in self._consumers.values())
 
     @property
     def at_end_of_topic(self) -> bool:
