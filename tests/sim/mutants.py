@@ -27,6 +27,7 @@ from tests.sim.lease_mutants import MUTANTS as LEASE_MUTANTS
 from tests.sim.monitor_mutants import MUTANTS as MONITOR_MUTANTS
 from tests.sim.mutant import Mutant
 from tests.sim.net_mutants import MUTANTS as NET_MUTANTS
+from tests.sim.parking_mutants import MUTANTS as PARKING_MUTANTS
 from tests.sim.transaction_mutants import MUTANTS as TRANSACTION_MUTANTS
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,7 @@ MUTANTS = (
     *LEASE_MUTANTS,
     *TRANSACTION_MUTANTS,
     *DEAD_LETTER_MUTANTS,
+    *PARKING_MUTANTS,
     *MONITOR_MUTANTS,
     *OF_GROUPS,
     *OF_OWNERS,

@@ -1,0 +1,155 @@
+"""Faults of parked keys and of copies on their way, for `mutants`; those that the simulator finds are of owner mode."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.sim.mutant import Mutant
+
+LOT: Final = "proxy/net/subscription/parking.py"
+COPIES: Final = "proxy/net/subscription/dead_letters.py"
+CHECKS: Final = "proxy/net/subscription/redrive_checks.py"
+READING: Final = "proxy/net/subscription/topic_reading.py"
+PARKED: Final = "proxy/wire/parked.py"
+METADATA: Final = "proxy/wire/metadata.py"
+PUBLISHED: Final = "proxy/wire/dead_letters.py"
+
+OF_BATCHES: Final = "tests/net/test_subscription_parking_batches.py"
+OF_BYTES: Final = "tests/net/test_subscription_dead_letters.py"
+OF_METADATA: Final = "tests/net/test_subscription_parking_metadata.py tests/wire/test_parked.py"
+OF_GAPS: Final = "tests/net/test_subscription_parking_gaps.py"
+
+
+def _mutant(name: str, file: str, right: str, wrong: str, tests: str) -> Mutant:
+    return Mutant(f"parking: {name}", file, right, wrong, tests, simulated=False)
+
+
+MUTANTS: Final = (
+    _mutant(
+        "a message of a batch is filed under its batch's slot",
+        LOT,
+        "            if self._slot_of(own) == part.slot:\n",
+        "            if False:\n",
+        OF_BATCHES,
+    ),
+    _mutant(
+        "a message of a batch without keys is filed under a slot of its own",
+        LOT,
+        "            if self._slot_of(own) == part.slot:\n",
+        "            if True:\n",
+        OF_BATCHES,
+    ),
+    _mutant(
+        "copies on their way have no bound in bytes",
+        COPIES,
+        " and self._burst_bytes < BURST_BYTES_MAX\n",
+        "\n",
+        OF_BYTES,
+    ),
+    _mutant(
+        "copies that have arrived count as on their way",
+        COPIES,
+        "            self._burst_bytes = 0\n        return",
+        "            pass\n        return",
+        OF_BYTES,
+    ),
+    _mutant(
+        "a chunk may have a number that there is not",
+        METADATA,
+        "    numbered = total > 1 and 0 <= metadata.chunk_id < total\n",
+        "    numbered = total > 1\n",
+        OF_METADATA,
+    ),
+    _mutant(
+        "a chunk is read back by another rule than it was dispatched by",
+        PARKED,
+        "        chunked = is_chunk(metadata)\n",
+        "        chunked = metadata.num_chunks_from_msg > 1\n",
+        OF_METADATA,
+    ),
+    _mutant("a message of a batch is a chunk if the batch says so", PUBLISHED, "    *_OF_A_CHUNK,\n", "", OF_METADATA),
+    _mutant(
+        "a copy says more attempts than are believed",
+        PARKED,
+        "str(min(attempts, _SMALL_MAX))",
+        "str(attempts)",
+        OF_METADATA,
+    ),
+    _mutant(
+        "a message whose property lacks its value cannot be measured",
+        PUBLISHED,
+        "        return len(self.metadata.SerializePartialToString()) + len(self.payload)\n",
+        "        return self.metadata.ByteSize() + len(self.payload)\n",
+        OF_METADATA,
+    ),
+    _mutant(
+        "a redrive does not wait until the topic was read",
+        LOT,
+        "        if not self._reading.has_passed(last[0]):\n",
+        "        if not self._reading:\n",
+        OF_GAPS,
+    ),
+    _mutant(
+        "a redrive goes ahead of what waits in the original topic",
+        LOT,
+        "        if parking.collect_up_to(self._state.dispatcher, slot, last):\n",
+        "        if False:\n",
+        OF_GAPS,
+    ),
+    _mutant(
+        "what is older is tried for ever where the parking topic takes nothing",
+        LOT,
+        "            if self._is_shut or not self._has_room():\n                self._end_order",
+        "            if False:\n                self._end_order",
+        OF_GAPS,
+    ),
+    _mutant(
+        "a redrive goes on when what is older was refused again",
+        LOT,
+        "        super()._refuse(part, reason, error_code)\n        if self._orders:\n",
+        "        super()._refuse(part, reason, error_code)\n        if False:\n",
+        OF_GAPS,
+    ),
+    _mutant(
+        "a refused message of a batch is not before a later one of it",
+        CHECKS,
+        "any(place_of(refused) < parked_place(each) for",
+        "any(refused.position < each.position for",
+        OF_GAPS,
+    ),
+    _mutant(
+        "a redrive waits for what is newer than all that is parked",
+        "proxy/core/parking.py",
+        "takewhile(lambda part: place_of(part) <= place, parts)",
+        "takewhile(lambda part: part.position <= place[0], parts)",
+        OF_GAPS,
+    ),
+    _mutant(
+        "the silence of a broker that was not asked means that nothing comes",
+        READING,
+        " and not self._consumers.behind:\n",
+        ":\n",
+        OF_GAPS,
+    ),
+    _mutant(
+        "a broker is held for silent though something came",
+        READING,
+        "        if self._consumers.arrived == self._arrived and not",
+        "        if not",
+        OF_GAPS,
+    ),
+    _mutant(
+        "what a broker has told of its cursor holds after a seek",
+        "proxy/core/outstanding.py",
+        "        self.highest = self.acknowledged_to = -1\n",
+        "        self.highest = -1\n",
+        OF_GAPS,
+    ),
+    _mutant(
+        "a redrive waits though the broker has told that all before is acknowledged",
+        "proxy/net/subscription/upstream_consumers.py",
+        "        outstanding.acknowledged_to = max(outstanding.acknowledged_to, position)\n",
+        "",
+        OF_GAPS,
+    ),
+)
