@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from proxy.core import join_gates, parking
-from proxy.core.delivery_log import How, as_one, came_back, note
-from proxy.core.diversions import is_last_attempt
+from proxy.core import join_gates
+from proxy.core.attempts import judge
+from proxy.core.delivery_log import How, as_one, note, tell_why
 from proxy.core.entry import PART_BYTES, Batch, Part, forget_acked
 from proxy.core.index_bits import bits_to_indexes
+from proxy.core.whole_messages import rest_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Sequence
@@ -96,13 +97,18 @@ def ack_indexes(
 
 
 def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None, now: float) -> int:
-    """The worker wants deliveries again, all of them if `keys` is None; returns how many messages come back."""
-    wanted = list(worker.pending) if keys is None else keys
-    units = _taken(worker, wanted)
+    """The worker wants deliveries again, all of them if `keys` is None; returns how many messages come back.
+
+    With a chunk all that it has of the message comes back, which is no attempt more for chunks that it did not name.
+    """
+    wanted = list(worker.pending if keys is None else keys)
+    rest = _taken(worker, rest_of(worker, wanted))
+    units = _taken(worker, wanted) + rest
     if units and worker.outbox:
         units += _taken(worker, [unit.key for unit in _behind(units, worker.outbox)])
     before = worker.redelivered_messages
-    give_back(dispatcher, worker, units, now, wanted=True)
+    along = {id(unit) for unit in rest}
+    _place_again(dispatcher, worker, take_back(dispatcher, worker, units, now, wanted=True, along=along), now)
     if worker.redelivered_messages > before:
         worker.note_refusal(now)
     return worker.redelivered_messages - before
@@ -147,14 +153,9 @@ def _behind(units: Iterable[Part], outbox: Iterable[Part]) -> list[Part]:
     return behind
 
 
-def give_back(
-    dispatcher: Dispatcher, worker: Worker, units: Collection[Part], now: float, *, wanted: bool = False
-) -> None:
-    """Deliveries that the worker has no more wait again, and go out where they may.
-
-    `wanted` if the worker asked for them: then they wait as long as the policy says.
-    """
-    _place_again(dispatcher, worker, take_back(dispatcher, worker, units, now, wanted=wanted), now)
+def give_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part], now: float) -> None:
+    """Deliveries that the worker has no more wait again, and go out where they may."""
+    _place_again(dispatcher, worker, take_back(dispatcher, worker, units, now), now)
 
 
 def _place_again(dispatcher: Dispatcher, worker: Worker, returned: list[Part], now: float) -> None:
@@ -176,18 +177,20 @@ def take_back(
     *,
     wanted: bool = False,
     seen: bool = True,
+    along: Container[int] = (),
 ) -> list[Part]:
     """Deliveries that were pending are so no more and count as waiting; the caller places them.
 
-    They count as delivered once unless the client is known not to have `seen` them.
+    `wanted` if the worker asked for them: then they wait as long as the policy says. They count as delivered once
+    unless the client is known not to have `seen` them, and as an attempt but for those whose object ids are in `along`.
 
     What still lies in the worker's outbox is taken out of it: it was never sent, so it used no permits and is no
     redelivery. Left there, it would reach the worker twice, or a second worker as well.
     """
     unsent = withdraw(dispatcher, worker, units) if worker.outbox else set()
     before = worker.redelivered_messages
-    max_attempts = dispatcher.policy.max_attempts
-    before_it: set[int] = set()
+    counted: list[Part] = []
+    places: list[int] = []
     for part in units:
         noted = dispatcher.endings if id(part) not in unsent else None
         if noted is not None:
@@ -199,22 +202,19 @@ def take_back(
         if not seen or id(part) in unsent:
             part.attempts -= 1
         else:
-            part.redeliveries += 1
+            part.redeliveries += id(part) not in along
             worker.redelivered_messages += part.count
-            # One without bytes, which may be since the policy was another, is delivered once more.
-            last = max_attempts and is_last_attempt(part, max_attempts) and not dispatcher.outstanding.spill.lacks(part)
-            if last and (wanted or part.slot not in before_it):
-                parking.give_up(dispatcher, part)
-                if noted is not None:
-                    came_back(noted, How.GIVEN_UP)
-            elif wanted:
-                if dispatcher.policy.retry_delay_s:
-                    dispatcher.hold_for_retry(part, now)
-                if noted is not None:
-                    came_back(noted, How.ASKED_FOR)
-            before_it.add(part.slot)
+            counted.append(part)
+            if noted is not None:
+                places.append(len(noted) - 1)
         dispatcher.waiting_messages += part.count
         dispatcher.outstanding.spill.waits((part,))
+    over = judge(dispatcher, units, counted, now, wanted=wanted)
+    if wanted and dispatcher.policy.retry_delay_s:
+        for part in [each for each in counted if id(each) not in over and id(each) not in along]:
+            dispatcher.hold_for_retry(part, now)
+    if dispatcher.endings is not None:
+        tell_why(dispatcher.endings, places, over, wanted=wanted)
     returned = list(units)
     dispatcher.chunked.came_back(worker, returned, unsent if seen else {id(part) for part in returned})
     if worker.redelivered_messages > before:

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
@@ -76,6 +76,13 @@ def note(endings: list[Ending], how: How, part: Part, worker: Worker, now: float
     endings.append((how, part, worker, now, part.sent_at, part.attempts, indexes))
 
 
-def came_back(endings: list[Ending], how: How) -> None:
-    """What the last note is in truth: that is known only when the part was taken back."""
-    endings[-1] = (how, *endings[-1][1:])
+def tell_why(endings: list[Ending], places: Iterable[int], given_up: Container[int], *, wanted: bool) -> None:
+    """What the notes at these places are in truth: that is known only when all was taken back.
+
+    Of what was `given_up`, by object id, and of the others, if the worker `wanted` them again.
+    """
+    for place in places:
+        ending = endings[place]
+        over = id(ending[1]) in given_up
+        if over or wanted:
+            endings[place] = (How.GIVEN_UP if over else How.ASKED_FOR, *ending[1:])

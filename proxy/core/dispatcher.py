@@ -179,6 +179,8 @@ class Dispatcher(Serving):
         """Something new waits, if only until this call ends."""
         if self.diversions.fed and part.position in self.diversions.fed:
             self.diversions.make_way(part, now)
+        if self.diversions.expected and self.diversions.follows(part):
+            self.diversions.add(part)
         self.waiting_messages += part.count
         found = part.distinct_slots() if self.draining.count and self.ordered else ()
         if part.slots is None:

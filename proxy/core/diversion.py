@@ -12,10 +12,18 @@ if TYPE_CHECKING:
 
 
 def arrived(dispatcher: Dispatcher, part: Part, now: float) -> None:
-    """The other topic has the part: it is done, and its slot goes on. Nothing happens if it was dropped meanwhile."""
+    """The other topic has the part: it is done, and its slot goes on. Nothing happens if it was dropped meanwhile.
+
+    Nor, if it is a chunk, before that topic has all of its message.
+    """
     diversions = dispatcher.diversions
-    if not diversions.has(part):
-        return
+    if diversions.has(part):
+        for each in diversions.stored(part):
+            _leave(dispatcher, each, now)
+
+
+def _leave(dispatcher: Dispatcher, part: Part, now: float) -> None:
+    diversions = dispatcher.diversions
     diversions.remove(part)
     diversions.messages_total += part.count
     slot = part.slot

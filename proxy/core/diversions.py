@@ -7,32 +7,39 @@ that topic cannot be reached the key waits and nothing is lost. A message on its
 blocked of its slot: so it counts, is shown and is dropped like all that waits.
 
 An attempt is a delivery that came back. Its number is the broker's count of redeliveries and ours together, whichever
-is larger (`Part.redeliveries`). Two deliveries that came back are no last attempt:
+is larger (`Part.redeliveries`). Which is the last, `attempts` says.
 
-- one of several messages, which a client gives back together: each of them is delivered alone once more;
-- one that a worker had when it left, if it also had an earlier message of the slot: it worked at that one.
-
-So no message is given up that no worker has had in its hands.
+A chunked message goes whole, its chunks in order, and its originals are acknowledged when the other topic has all of
+them: else a gateway that ends in between would leave a part of it in either topic, and nothing to read in any.
 
 Source: design section 9.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.entry import topic_order
+from proxy.core.whole_messages import message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.entry import Batch, Part
+    from proxy.core.whole_messages import Name
+
+EXPECTED_MAX: Final = 1_000
+"""Messages given up of which chunks are still expected; the oldest are forgotten first."""
 
 
 class Diversions:
     """Messages of one subscription on their way to another topic."""
 
     __slots__ = (
+        "_stored",
         "done",
         "dirty",
+        "expected",
         "failed",
         "fed",
         "forged",
@@ -52,6 +59,10 @@ class Diversions:
         """Slot to those of its messages that are on their way, by object id; nothing of it is delivered."""
         self.fresh: list[Part] = []
         """Those that the caller was not given yet; the caller takes them once a turn."""
+        self._stored: set[int] = set()
+        """Object ids of chunks that have arrived there, of messages of which others have not."""
+        self.expected: dict[Name, None] = {}
+        """Chunked messages that were given up before all of them was here: what comes of them goes, too."""
         self.messages_total = 0
         """Messages that have arrived there."""
         self.trouble = ""
@@ -87,6 +98,27 @@ class Diversions:
         self.held.setdefault(part.slot, {})[id(part)] = part
         self.fresh.append(part)
 
+    def expect(self, name: Name) -> None:
+        """The message is given up, and its last chunk has not come."""
+        self.expected.pop(name, None)
+        self.expected[name] = None
+        if len(self.expected) > EXPECTED_MAX:
+            del self.expected[next(iter(self.expected))]
+
+    def follows(self, part: Part) -> bool:
+        """Whether it is a chunk, new here, of a message that was given up before it came.
+
+        With a first chunk a message begins anew, or another: a producer may use a uuid again.
+        """
+        if part.chunk is None or part.foreign:
+            return False
+        name, index = message_of(part), part.chunk.index
+        if name not in self.expected:
+            return False
+        if not index or part.chunk.is_last:
+            del self.expected[name]
+        return index > 0
+
     def take_fresh(self) -> list[Part]:
         """Those that are new, in the order in which they go."""
         fresh, self.fresh = self.fresh, []
@@ -96,8 +128,31 @@ class Diversions:
         """Whether it is still to go: it may have been dropped since it was taken."""
         return id(part) in self.held.get(part.slot, ())
 
+    def stored(self, part: Part) -> list[Part]:
+        """The other topic has it; returns what is done with that: of a chunked message nothing, or all of it."""
+        if part.chunk is None or part.slot in self.parked:
+            return [part]
+        self._stored.add(id(part))
+        message = self._message(part)
+        return message if all(id(each) in self._stored for each in message) else []
+
+    def take_stored(self, part: Part) -> list[Part]:
+        """Chunks of the part's message that the other topic has, in order: they have to go once more."""
+        if part.chunk is None or not self.has(part):
+            return []
+        again = [each for each in self._message(part) if id(each) in self._stored]
+        self._stored.difference_update(map(id, again))
+        return again
+
+    def _message(self, part: Part) -> list[Part]:
+        """All chunks that go of the part's message, in order."""
+        name = message_of(part)
+        parts = self.held[part.slot].values()
+        return sorted((each for each in parts if each.chunk is not None and message_of(each) == name), key=topic_order)
+
     def remove(self, part: Part) -> None:
         """It is on its way no more."""
+        self._stored.discard(id(part))
         parts = self.held[part.slot]
         del parts[id(part)]
         if not parts and part.slot not in self.parked:
@@ -134,6 +189,8 @@ class Diversions:
         self.redriving.clear()
         self.dirty.clear()
         self.fresh.clear()
+        self._stored.clear()
+        self.expected.clear()
         self.done.clear()
         self.fed.clear()
         self.failed.clear()

@@ -143,6 +143,8 @@ def abort(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
         dispatcher.outstanding.spill.waits((part,))
         if part.chunk is not None:
             chunks.setdefault(worker, []).append(part)
+            if dispatcher.diversions.follows(part):
+                dispatcher.diversions.add(part)
         returned.append(part)
     for worker, parts in chunks.items():
         dispatcher.chunked.came_back(worker, parts)

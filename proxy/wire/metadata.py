@@ -17,6 +17,7 @@ Source: Pulsar's "Binary protocol specification", sections "Framing" and "Broker
 import struct
 from binascii import Error as Base64Error
 from binascii import a2b_base64
+from hashlib import sha256
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -34,6 +35,9 @@ CHECKSUM_HEADER_BYTES: Final = 6
 
 SHOWN_KEY_BYTES_MAX: Final = 128
 """Of a key that is shown to people."""
+
+UUID_CHARACTERS_MAX: Final = 256
+"""Of a chunked message; longer ones are not kept."""
 
 NONE_KEY: Final = b"NONE_KEY"
 """What the broker hashes where it can read neither a key nor a producer."""
@@ -119,9 +123,14 @@ def peek_key(tail: bytes) -> tuple[MessageMetadata, bytes, int]:
 
 
 def uuid_of(metadata: MessageMetadata) -> str:
-    """A chunked message's uuid. What is no UTF-8 protobuf gives as bytes, which compiled code takes for no text."""
+    """A chunked message's uuid, or a digest of a long one: its producer may make it as long as a message may be.
+
+    What is no UTF-8 protobuf gives as bytes, which compiled code takes for no text.
+    """
     uuid = _uuid(metadata)
-    return uuid if isinstance(uuid, str) else repr(uuid)
+    if not isinstance(uuid, str):
+        uuid = repr(uuid)
+    return uuid if len(uuid) <= UUID_CHARACTERS_MAX else sha256(uuid.encode()).hexdigest()
 
 
 def is_chunk(metadata: MessageMetadata) -> bool:

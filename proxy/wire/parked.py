@@ -7,7 +7,6 @@ producer may bring along: what a message has under them is dropped before it is 
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 from proxy.wire.errors import WireError
@@ -25,8 +24,6 @@ ATTEMPTS: Final = PREFIX + "attempts"
 TOPIC: Final = PREFIX + "topic"
 SUBSCRIPTION: Final = PREFIX + "subscription"
 MARK: Final = PREFIX + "mark"
-UUID_CHARACTERS_MAX: Final = 256
-"""Of a chunked message; longer ones are not kept."""
 _SMALL_MAX: Final = (1 << 32) - 1
 
 
@@ -113,15 +110,10 @@ def read(tail: bytes) -> Parked | None:
             len(tail) - start,
             count,
             (said[TOPIC], said[SUBSCRIPTION]),
-            (_short(uuid_of(metadata)), metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
+            (uuid_of(metadata), metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
         )
     except (WireError, KeyError, TypeError, ValueError, AttributeError):  # what is no text, protobuf gives as bytes
         return None
-
-
-def _short(uuid: str) -> str:
-    """As good as the uuid, which its producer may make as long as a message may be."""
-    return uuid if len(uuid) <= UUID_CHARACTERS_MAX else sha256(uuid.encode()).hexdigest()
 
 
 def _small(said: str) -> int:

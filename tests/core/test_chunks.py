@@ -16,10 +16,16 @@ from proxy.core.positions import entry_of, pack
 from proxy.core.reposition import discard_up_to
 from proxy.core.waiting import WaitReason
 from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
+from tests.core.test_transactional_acks import abort, hold
 from tests.growth import growth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def aborted(rig: Rig, number: int) -> None:
+    """c1 acknowledges a chunk in a transaction, which is aborted: this chunk comes back alone."""
+    abort(rig, hold(rig, "c1", number))
 
 
 def drained(**permits: int) -> Rig:
@@ -105,16 +111,32 @@ def test_a_message_given_back_starts_anew_at_the_new_owner() -> None:
     assert rig.got("c2") == [2, 3, 4]
 
 
-def test_a_later_chunk_given_back_goes_to_the_holder_again() -> None:
+def test_a_later_chunk_that_an_abort_gives_back_goes_to_the_holder_again() -> None:
     """It has the beginning still, so it needs that chunk, and then the next, in this order."""
     rig = drained()
     rig.chunk(2, A, "m", 1, 3)
     assert rig.got("c1") == [2]
     rig.dispatcher.pause()
-    rig.nack("c1", 2)
+    aborted(rig, 2)
     rig.chunk(3, A, "m", 2, 3)
     rig.dispatcher.resume(0.0)
     assert rig.got("c1") == [2, 3]
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_who_asks_for_a_chunk_gets_the_message_again(asked: int) -> None:
+    """Clients of C++ and Python ask for the last chunk alone, and throw it away if it comes alone."""
+    rig = Rig(c1=[A, B])
+    rig.join("c1", 10)
+    for index in range(3):
+        rig.chunk(1 + index, A, "m", index, 3)
+    rig.chunk(4, A, "other", 0, 1)
+    rig.chunk(5, B, "m", 0, 1)
+    rig.entries(A, 6)
+    assert rig.got("c1") == [1, 2, 3, 4, 5, 6]
+    assert rig.nack("c1", asked) == 3
+    assert rig.got("c1") == [1, 2, 3]
+    assert [part.redeliveries for part in rig.workers["c1"].pending.values()][-3:].count(1) == 1
 
 
 def test_a_message_given_up_is_finished_by_nobody() -> None:
@@ -290,17 +312,17 @@ def test_interleaved_chunked_messages_survive_moving_owners(seed: int) -> None:
 
 
 def test_chunks_given_back_one_request_after_another_come_again_from_the_first() -> None:
-    """While later ones are still at the worker the first waits; none of them may pass it."""
+    """The first request has brought all of them back."""
     rig = Rig(c1=[A], c2=[A])
     rig.join("c1", 10)
     for index in range(3):
         rig.chunk(1 + index, A, "m", index, 3)
     assert rig.got("c1") == [1, 2, 3]
     rig.join("c2", 10)
-    rig.nack("c1", 1)
     rig.nack("c1", 2)
-    assert rig.got("c1") == []
+    rig.nack("c1", 1)
     rig.nack("c1", 3)
+    assert rig.got("c1") == []
     assert rig.got("c2") == [1, 2, 3]
 
 
@@ -355,18 +377,18 @@ def test_chunks_stay_together_where_no_order_is_asked_for() -> None:
     assert rig.got("c2") == [3]
 
 
-def test_chunks_given_back_after_the_first_came_again_follow_it() -> None:
-    """The first was given back and sent again at once; the others, given back later, are needed behind it."""
+def test_chunks_that_aborts_give_back_after_the_first_came_again_follow_it() -> None:
+    """The first came back and was sent again at once; the others, which came back later, are needed behind it."""
     rig = Rig(c1=[A])
     worker = rig.join("c1", 10)
     for index in range(3):
         rig.chunk(1 + index, A, "m", index, 3)
     assert rig.got("c1") == [1, 2, 3]
-    rig.nack("c1", 1)
+    aborted(rig, 1)
     assert rig.got("c1") == [1]
     rig.dispatcher.pause()
-    rig.nack("c1", 2)
-    rig.nack("c1", 3)
+    aborted(rig, 2)
+    aborted(rig, 3)
     rig.dispatcher.set_drained(worker, True, rig.now)
     rig.dispatcher.resume(rig.now)
     assert rig.got("c1") == [2, 3]
@@ -459,7 +481,7 @@ def test_a_chunk_that_came_back_itself_waits_with_its_key() -> None:
     rig = begun_before(RETRY)
     rig.chunk(3, A, "m", 1, 3)
     assert rig.got("c1") == [3]
-    rig.nack("c1", 3)
+    aborted(rig, 3)
     rig.chunk(4, A, "m", 2, 3)
     assert rig.got("c1") == []
     rig.dispatcher.unblock(60.0)
@@ -473,7 +495,7 @@ def test_a_chunk_that_came_back_itself_goes_on_with_its_key_once_a_dead_letter_h
     rig.chunk(4, A, "m", 2, 3)
     assert rig.got("c1") == [1, 3, 4]
     rig.nack("c1", 1)
-    rig.nack("c1", 4)
+    aborted(rig, 4)
     assert rig.got("c1") == []
     for part in rig.dispatcher.diversions.take_fresh():
         arrived(rig.dispatcher, part, rig.now)

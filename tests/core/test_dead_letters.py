@@ -7,6 +7,7 @@ import pytest
 from proxy.core import policy_change, reposition
 from proxy.core.dispatcher_tables import OrderingMode
 from proxy.core.diversion import arrived
+from proxy.core.diversions import EXPECTED_MAX
 from proxy.core.entry import Part
 from proxy.core.key_policy import NO_POLICY, KeyPolicy
 from proxy.core.positions import entry_of, pack
@@ -202,3 +203,164 @@ def test_a_dead_letter_that_was_the_last_before_a_join_gate_lets_its_key_go_on()
     assert publish(rig) == [1]
     assert rig.got("c3") == [3]
     assert not rig.dispatcher.blocked
+
+
+def chunks(rig: Rig, first: int, total: int, count: int | None = None, uuid: str = "u") -> None:
+    """The first `count` chunks of a message, or all."""
+    for index in range(total if count is None else count):
+        rig.chunk(first + index, A, uuid, index, total)
+
+
+def test_a_chunked_message_that_its_workers_left_behind_goes_whole() -> None:
+    """They had it whole in their hands; what lay behind it is innocent."""
+    rig = rig_of(TWICE)
+    chunks(rig, 1, 3)
+    rig.entries(A, 4)
+    for _ in range(2):
+        assert rig.got("c1") == [1, 2, 3, 4]
+        rig.leave("c1")
+        rig.join("c1", 100)
+    assert rig.got("c1") == []
+    assert publish(rig) == [1, 2, 3]
+    assert rig.acked_upstream() == [1, 2, 3]
+    assert rig.got("c1") == [4]
+
+
+def test_attempts_of_a_chunked_message_are_those_of_all_its_chunks() -> None:
+    """A worker left with the beginning; the next one had all, and gave it back: it goes whole, not the beginning."""
+    rig = rig_of(TWICE)
+    chunks(rig, 1, 3, 2)
+    assert rig.got("c1") == [1, 2]
+    rig.leave("c1")
+    rig.join("c1", 100)
+    rig.chunk(3, A, "u", 2, 3)
+    assert rig.got("c1") == [1, 2, 3]
+    rig.nack("c1", 1, 2, 3)
+    assert publish(rig) == [1, 2, 3]
+    assert rig.got("c1") == []
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_who_asks_for_a_chunk_gives_up_the_message(asked: int) -> None:
+    """Clients of C++ and Python name the last chunk alone."""
+    rig = rig_of(TWICE)
+    chunks(rig, 1, 3)
+    for _ in range(2):
+        assert rig.got("c1") == [1, 2, 3]
+        rig.nack("c1", asked)
+    assert rig.got("c1") == []
+    assert publish(rig) == [1, 2, 3]
+    assert rig.acked_upstream() == [1, 2, 3]
+
+
+def test_chunks_asked_for_one_by_one_are_one_attempt() -> None:
+    """A client may send a request for each, and get the message anew after each."""
+    rig = rig_of(TWICE)
+    chunks(rig, 1, 3)
+    for asked in (1, 2, 3):
+        assert rig.got("c1") == [1, 2, 3]
+        rig.nack("c1", asked)
+    assert rig.got("c1") == [1, 2, 3]
+    rig.nack("c1", 1)
+    assert publish(rig) == [1, 2, 3]
+
+
+def test_a_chunked_message_that_no_worker_had_whole_is_not_given_up_for_that() -> None:
+    """Its workers crash while its producer writes."""
+    rig = rig_of(TWICE)
+    chunks(rig, 1, 3, 2)
+    for _ in range(4):
+        assert rig.got("c1") == [1, 2]
+        rig.leave("c1")
+        rig.join("c1", 100)
+    assert given_up(rig) == []
+
+
+def test_a_worker_that_left_had_a_chunked_message_in_its_hands_when_it_had_the_last_chunk() -> None:
+    """What lies between its chunks was there before it."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    rig.chunk(1, A, "u", 0, 2)
+    rig.entries(A, 2)
+    rig.chunk(3, A, "u", 1, 2)
+    assert rig.got("c1") == [1, 2, 3]
+    rig.leave("c1")
+    rig.join("c1", 100)
+    assert publish(rig) == [2]
+    assert rig.got("c1") == [1, 3]
+
+
+def test_originals_of_chunks_are_acknowledged_when_the_topic_has_all_of_them() -> None:
+    """A gateway that ends in between leaves all of them to the next one."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    chunks(rig, 1, 3)
+    rig.entries(A, 4)
+    rig.got("c1")
+    rig.ack("c1", 4)
+    assert rig.acked_upstream() == [4]
+    rig.nack("c1", 3)
+    rig.entries(A, 5)
+    first, second, third = given_up(rig)
+    arrived(rig.dispatcher, first, rig.now)
+    arrived(rig.dispatcher, second, rig.now)
+    assert rig.acked_upstream() == []
+    assert rig.got("c1") == []
+    arrived(rig.dispatcher, third, rig.now)
+    assert rig.acked_upstream() == [1, 2, 3]
+    assert rig.got("c1") == [5]
+    assert not rig.dispatcher.diversions.held
+
+
+def test_chunks_that_wait_for_permits_go_with_those_that_came_back() -> None:
+    """And with those that the broker has yet, which are delivered to no worker."""
+    rig = Rig(c1=[A])
+    rig.dispatcher.set_policy(KeyPolicy(dead_letter_after=1))
+    rig.join("c1", 2)
+    chunks(rig, 1, 4, 3)
+    assert rig.got("c1") == [1, 2]
+    rig.nack("c1", 1)
+    assert numbers(rig.dispatcher.diversions.fresh) == [1, 2, 3]
+    assert publish(rig) == [1, 2, 3]
+    assert rig.acked_upstream() == [1, 2, 3]
+    rig.flow("c1", 10)
+    rig.chunk(4, A, "u", 3, 4)
+    rig.entries(A, 5)
+    assert rig.got("c1") == []
+    assert publish(rig) == [4]
+    assert rig.acked_upstream() == [4]
+    assert rig.got("c1") == [5]
+    assert not rig.dispatcher.diversions.expected
+
+
+def test_a_chunked_message_that_never_becomes_whole_does_not_wedge_its_key() -> None:
+    """Its producer is gone: a client that dropped a chunk asks for it again and again, with a window of one message."""
+    rig = rig_of(KeyPolicy(window=1, dead_letter_after=2))
+    rig.chunk(1, A, "u", 1, 3)
+    rig.entries(A, 2)
+    for _ in range(2):
+        assert rig.got("c1") == [1]
+        rig.nack("c1", 1)
+    assert publish(rig) == [1]
+    assert rig.got("c1") == [2]
+
+
+def test_a_uuid_that_begins_anew_is_another_message() -> None:
+    """A producer counts from 0 again, or sends the chunks once more: they come as new ones do."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    rig.chunk(1, A, "u", 0, 2)
+    rig.got("c1")
+    rig.nack("c1", 1)
+    assert publish(rig) == [1]
+    chunks(rig, 2, 2)
+    assert rig.got("c1") == [2, 3]
+
+
+def test_messages_that_are_never_finished_are_remembered_within_a_bound() -> None:
+    """A producer may begin as many as it likes."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    rig.flow("c1", EXPECTED_MAX)
+    for number in range(EXPECTED_MAX + 1):
+        rig.chunk(number, A, f"u{number}", 0, 2)
+        rig.got("c1")
+        rig.nack("c1", number)
+        publish(rig)
+    assert len(rig.dispatcher.diversions.expected) == EXPECTED_MAX

@@ -4,7 +4,9 @@ Problem: a message that has used its attempts must be in the dead letter topic b
 Rule: what is on its way is published in order and stays outstanding until the receipt (`proxy.core.diversions`); a
 producer that is lost, refused or unanswered is made anew after a pause, and publishes again what had no receipt. So a
 message may be in the topic twice, and never in none. How often is bounded: after a loss one message goes alone, and
-twice as many with each receipt; what is refused, or lost alone, waits apart (`refused`).
+twice as many with each receipt; what is refused, or lost alone, waits apart (`refused`). If a chunk had no receipt or
+was refused, its message goes again from the first chunk on: a client throws away what has a chunk twice in its middle,
+and gives up after a minute what it waits for.
 
 What waits behind a message on its way may be all that the gateway has room for, and nothing is read then where messages
 come: so the producer has a connection apart from those (`ports.Brokers`).
@@ -254,6 +256,9 @@ class DeadLetters:
         if self._refused.is_first(part):
             self._refusals = 0
             self._queue.extendleft(reversed(self._refused.take_others(part)))
+            if again := self._state.dispatcher.diversions.take_stored(part):
+                self._queue.extendleft(reversed([*again, part]))
+                return
         arrived(self._state.dispatcher, part, self._state.now())
         self._state.schedule_flush()
 
@@ -325,8 +330,14 @@ class DeadLetters:
             self._answered(lost[0])
             self._refuse(lost[0], reason, self._error_code)
         else:
+            lost = self._from_first_chunks(lost)
             self._queue.extendleft(reversed(lost))
         self._window = 1
+
+    def _from_first_chunks(self, lost: list[Part]) -> list[Part]:
+        """What had no receipt, with what the topic has of the same chunked messages."""
+        take_stored = self._state.dispatcher.diversions.take_stored
+        return [each for part in lost for each in (*take_stored(part), part)]
 
     def _failed(self, reason: str) -> None:
         self._requeue(reason)

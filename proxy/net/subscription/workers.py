@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.core import ack_lease, acknowledgement
+from proxy.core import ack_lease, acknowledgement, whole_messages
 from proxy.core.delivery_key import delivery_key
 from proxy.core.positions import is_packable, pack
 from proxy.core.worker import Worker
@@ -314,7 +314,7 @@ class SubscribedWorker:
         keys = [_key_of(place) for place in places] if places else None
         state = self._state
         if state.monitor is not None:
-            state.monitor.given_back(worker, keys)
+            state.monitor.given_back(worker, keys and [*keys, *whole_messages.rest_of(worker, keys)])
         acknowledgement.redeliver(state.dispatcher, worker, keys, state.now())
 
     def _redeliver_others(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
