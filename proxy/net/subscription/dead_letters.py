@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import structlog
 
 from proxy.core.diversion import arrived
+from proxy.core.entry import topic_order
 from proxy.core.positions import unpack
 from proxy.net.alarm import Alarm
 from proxy.net.broker.producer import GatewayProducer, State
@@ -257,7 +258,7 @@ class DeadLetters:
             self._refusals = 0
             self._queue.extendleft(reversed(self._refused.take_others(part)))
             if again := self._state.dispatcher.diversions.take_stored(part):
-                self._queue.extendleft(reversed([*again, part]))
+                self._queue.extendleft(sorted([*again, part], key=topic_order, reverse=True))
                 return
         arrived(self._state.dispatcher, part, self._state.now())
         self._state.schedule_flush()
