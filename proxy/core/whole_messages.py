@@ -38,11 +38,17 @@ def by_message(parts: Iterable[Part]) -> dict[Name, list[Part]]:
 
 
 def rest_of(worker: Worker, keys: Collection[int]) -> list[int]:
-    """Keys of the other chunks that the worker has of the messages of which these are chunks."""
+    """Keys of the other chunks that the worker has of the messages of which these are chunks.
+
+    Not for chunks that are about to be sent to it once more: it means an earlier delivery of the message.
+    """
     asked = by_message(part for part in map(worker.pending.get, keys) if part is not None)
     if not asked:
         return []
     named = {id(part) for parts in asked.values() for part in parts}
+    if worker.outbox:
+        unsent = {id(part) for part in worker.outbox}
+        asked = {name: parts for name, parts in asked.items() if not unsent.issuperset(map(id, parts))}
     chunks = ((key, part) for key, part in worker.pending.items() if part.chunk is not None)
     return [key for key, part in chunks if id(part) not in named and message_of(part) in asked]
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pulsar
 import pytest
 
 from integration.gateway import KeylineGateway
+from proxy.cli.admin_client import AdminClient, subscription_path
 from tests.conftest import StartPulsar
-from tests.integration.clients import Workers, by_key, subscribe
+from tests.integration.clients import RECEIVE_MS, Workers, available, by_key, subscribe
+from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
 from tests.integration.socket_client import payload, worker
 
 LARGE = bytes(range(256)) * 50_000
 """12.8 MB; the broker takes 5 MiB, so it becomes three chunks."""
+
+SMALL_BYTES = 20_480
 
 pytestmark = pytest.mark.slow
 
@@ -64,3 +69,46 @@ def test_chunked_messages_arrive_whole(large_gateway: KeylineGateway, new_topic:
                 arrive_on_websockets(large_gateway, topic)
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("given_back", ["asked for", "left behind"])
+def test_a_poisoned_chunked_message_is_whole_in_the_dead_letters(
+    start_pulsar: StartPulsar, start_gateway: StartGateway, new_topic: Callable[[str], str], given_back: str
+) -> None:
+    """Whether its workers ask for it again, which this client does by the last chunk alone, or leave with it."""
+    broker = start_pulsar(settings={"maxMessageSize": str(SMALL_BYTES)})
+    gateway, topic = start_gateway(broker, dead_letter_after="2", key_window="1"), new_topic("poisoned-chunks")
+    poison = random.Random(topic).randbytes(4 * SMALL_BYTES)  # noqa: S311 - a payload, no secret
+    client, direct = pulsar.Client(gateway.service_url), pulsar.Client(broker.service_url)
+    letters = direct.subscribe(f"{topic}-s-DLQ", "look", initial_position=pulsar.InitialPosition.Earliest)
+
+    def join() -> pulsar.Consumer:
+        kind = pulsar.ConsumerType.KeyShared
+        return client.subscribe(topic, "s", consumer_type=kind, negative_ack_redelivery_delay_ms=50)
+
+    consumer = join()
+    producer = direct.create_producer(topic, batching_enabled=False, chunking_enabled=True)
+    producer.send(poison, partition_key="k", properties={"own": "v"})
+    producer.send(b"next", partition_key="k")
+    for _ in range(2):
+        message = consumer.receive(RECEIVE_MS)
+        assert message.data() == poison
+        if given_back == "asked for":
+            consumer.negative_acknowledge(message)
+        else:
+            consumer.close()
+            consumer = join()
+    letter = letters.receive(RECEIVE_MS)
+    assert (letter.data(), letter.partition_key(), letter.properties()["own"]) == (poison, "k", "v")
+    message = consumer.receive(RECEIVE_MS)
+    assert message.data() == b"next"
+    consumer.acknowledge(message)
+
+    def all_acknowledged() -> bool:
+        told = AdminClient(gateway.admin_url).ask("GET", subscription_path(topic, "s"))["dispatcher"]
+        return not told["outstanding_entries"] and not told["unconfirmed_acks"]
+
+    eventually(all_acknowledged, "the broker has the acknowledgement of every chunk")
+    assert not list(available(letters))
+    client.close()
+    direct.close()

@@ -105,6 +105,28 @@ def test_a_message_of_which_a_chunk_was_refused_goes_again_from_the_first_once_i
     assert not rig.subscription.state.dispatcher.diversions.held
 
 
+def test_a_message_of_which_a_chunk_was_refused_goes_whole_also_when_another_is_taken_first() -> None:
+    """What the topic takes then, it may take of all."""
+    rig, worker = rig_of(attempts=1)
+    rig.link.deliver((5, single("other", b"large")), (6, single("other", b"behind")))
+    worker.redeliver(*worker.messages())
+    given_back(rig, worker, attempts=1)
+    rig.link.published.clear()
+    (producer,) = rig.link.producers.values()
+    for sequence_id, refused in enumerate((True, False, False, True, False)):
+        if refused:
+            producer.not_stored(sequence_id, UpstreamError("too large for this topic", pb.NotAllowedError))
+        else:
+            producer.stored(sequence_id)
+    stored(rig)
+    rig.clock.advance(1)
+    receipt(rig)
+    sent = [payload(tail) for tail in rig.link.published]
+    assert sent[-3:] == [*PIECES]
+    receipt(rig)
+    assert {entry for _, entry in rig.link.acked()} == {0, 1, 2, 5, 6}
+
+
 def test_a_gateway_that_ends_between_the_copies_leaves_all_chunks_to_the_next() -> None:
     """The first copy is there twice then, and the message is whole behind it."""
     rig, worker = rig_of()

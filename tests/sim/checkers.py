@@ -17,7 +17,7 @@ from tests.sim.seats import ABOUT_CONSUMER, Connection, Holdings, Seat, Violatio
 from tests.sim.storage import bits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tests.sim.claims import Claims
     from tests.sim.connection import End
@@ -260,6 +260,9 @@ class Model(Holdings):
             if number in self.acked_in_life and not excused:
                 raise Violation(f"G4: message {number} for {seat.name} was acknowledged already")
             self.duplicates += 1
+        for other in self.pieces_of(number):
+            if self.holder.get(other, seat) is not seat:
+                raise Violation(f"chunks: {number} for {seat.name}, piece {other} is at {self.holder[other].name}")
         if self.claims is not None:
             self.claims.check(seat, number, ordered=self._ordered and not self.unsettled)
         if not self._ordered or self.unsettled:
@@ -323,8 +326,10 @@ class Model(Holdings):
         else:
             wanted = [(place.ledgerId, place.entryId) for place in body.message_ids] or list(seat.held)
             for given_back in wanted:
-                self._note_retry(seat.held.get(given_back, ()))
+                numbers = list(seat.held.get(given_back, ()))
+                self._note_retry(seat, numbers)
                 self._release(seat, given_back)
+                self._release_pieces(seat, numbers)
 
     def _acks(self, connection: Connection, seat: Seat, body: pb.CommandAck) -> None:
         if body.HasField("txnid_least_bits"):
@@ -370,13 +375,21 @@ class Model(Holdings):
         self._acked_ever.add(number)
         self.acked_in_life.add(number)
 
-    def _note_retry(self, numbers: Iterable[int]) -> None:
+    def _release_pieces(self, seat: Seat, numbers: Iterable[int]) -> None:
+        """Who wants a piece of a message again has none of the message any more."""
+        for number in [number for number in numbers if number >= 0]:
+            for piece in self.pieces_at(seat, number):
+                self.given_back.add(piece)
+                entry = self._storage.messages[piece].entry
+                self._release(seat, (entry.ledger, entry.entry))
+
+    def _note_retry(self, seat: Seat, numbers: Sequence[int]) -> None:
         """These are given back by a worker that wants them again."""
         self.given_back.update(numbers)
         if self.keys.retry_delay_s:
             self.retry_at.update((number, self._now() + self.keys.retry_delay_s) for number in numbers if number >= 0)
         if self.dead_letters is not None:
-            self.dead_letters.given_back(numbers)
+            self.dead_letters.given_back(seat, numbers)
 
     # ---- ends
 

@@ -8,6 +8,7 @@ from tests.sim.mutant import Mutant
 
 CORE: Final = "proxy/core/diversion.py"
 ATTEMPTS: Final = "proxy/core/diversions.py"
+JUDGE: Final = "proxy/core/attempts.py"
 TOPIC: Final = "proxy/net/subscription/dead_letters.py"
 
 MUTANTS: Final = (
@@ -59,9 +60,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "dead letters: what lay behind a message at a worker that left has used an attempt",
-        "proxy/core/acknowledgement.py",
-        "            if last and (wanted or part.slot not in before_it):\n",
-        "            if last:\n",
+        JUDGE,
+        "        if wanted or part.slot not in before:\n",
+        "        if True:\n",
     ),
     Mutant(
         "dead letters: a key goes on while one is on its way",
@@ -79,7 +80,7 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: one that has no receipt is forgotten with its producer",
         TOPIC,
-        "            self._queue.extendleft(reversed(lost))\n",
+        "            self._first(*lost)\n",
         "            pass\n",
     ),
     Mutant(
@@ -101,5 +102,43 @@ MUTANTS: Final = (
         TOPIC,
         "            alarm.cancel()\n        if self._producer is not None:\n            self._producer.close()\n",
         "            alarm.cancel()\n        if self._producer is not None:\n",
+    ),
+    Mutant(
+        "dead letters: of a chunked message only the chunk goes that came back often enough",
+        JUDGE,
+        "                over.update(map(id, chunks))\n",
+        "                over.update(id(part) for part in chunks if part.redeliveries >= attempts)\n",
+    ),
+    Mutant(
+        "dead letters: a chunked message is given up before a worker had it whole",
+        JUDGE,
+        "    if not (wanted or is_whole(chunks)):\n",
+        "    if False:\n",
+        tests="tests/core/test_dead_letters.py",
+    ),
+    Mutant(
+        "dead letters: chunks that come later than their message was given up are delivered",
+        "proxy/core/dispatcher.py",
+        "        if self.diversions.expected and self.diversions.follows(part):\n",
+        "        if False:\n",
+        tests="tests/core/test_dead_letters.py",
+    ),
+    Mutant(
+        "dead letters: a chunk is acknowledged before the others have arrived",
+        ATTEMPTS,
+        "        return message if all(id(each) in self._stored for each in message) else []\n",
+        "        return [part]\n",
+    ),
+    Mutant(
+        "dead letters: of a chunked message only what had no receipt goes again",
+        TOPIC,
+        "        again = [each for part in parts for each in (part, *take_stored(part))]\n",
+        "        again = [*parts]\n",
+    ),
+    Mutant(
+        "a worker that asks for a chunk gets that chunk alone",
+        "proxy/core/acknowledgement.py",
+        "    rest = _taken(worker, rest_of(worker, wanted))\n",
+        "    rest: list[Part] = []\n",
     ),
 )

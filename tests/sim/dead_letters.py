@@ -5,7 +5,10 @@ Held against every frame that the gateway sends there, within one life of the su
 - what is given up came back from its worker after its last attempt, and no worker has it now;
 - that was a delivery of this message alone, unless it is of a batch that cannot be opened, and not one that a worker
   left behind together with an earlier message of the key;
-- a message that was given back so is not delivered again.
+- a message that was given back so is not delivered again;
+- the pieces of a chunked message share all that: its attempts are those of the piece that came back most often, and a
+  worker had it in its hands if it had all of it; none of them is acknowledged before a client of the topic can put the
+  message together, unless its worker asked for what it had of it.
 
 A message that the topic has is done: it may be acknowledged on the original topic, and what is newer of its key may be
 delivered. Before that nothing of its key may overtake it, since no worker has acknowledged it (G2).
@@ -18,11 +21,12 @@ from typing import TYPE_CHECKING
 
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.metadata import peek
 from tests.sim.own_topics import OwnTopic
 from tests.sim.seats import FRAME_BYTES_MAX, Violation, numbers_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tests.sim.checkers import Model
     from tests.sim.connection import End
@@ -43,6 +47,12 @@ class DeadLetters(OwnTopic):
         self._attempts_max = attempts_max
         self._splitters: dict[End, frames.FrameSplitter] = {}
         self._has: set[int] = set()
+        self._begun: dict[str, int] = {}
+        """Of chunked messages, how many pieces a client of the topic has in a row, by uuid."""
+        self._whole: set[int] = set()
+        """Last pieces of those that it has put together."""
+        self._dropped: set[int] = set()
+        """Last pieces of those that a worker asked for again without having all of it."""
         self._came_back: Counter[int] = Counter()
         """How often a worker had a message and has it no more, in this life."""
         self._given_back: Counter[int] = Counter()
@@ -60,8 +70,11 @@ class DeadLetters(OwnTopic):
         return len(self._has)
 
     def has(self, number: int) -> bool:
-        """Whether it has the message."""
-        return number in self._has
+        """Whether it has the message; of a piece, whether its message can be put together."""
+        pieces = self._model.pieces_of(number)
+        if number not in self._has or len(pieces) == 1 or pieces[-1] in self._whole | self._dropped:
+            return number in self._has
+        return any(self._model.was_acked(piece) for piece in pieces if piece not in self._has)
 
     def gave_up(self, number: int) -> bool:
         """Whether this life of the subscription sent the message there."""
@@ -77,11 +90,17 @@ class DeadLetters(OwnTopic):
         self._over.clear()
         self._given_up.clear()
 
-    def given_back(self, numbers: Iterable[int]) -> None:
-        """A worker wants one delivery again, of which it has not acknowledged these messages."""
+    def given_back(self, seat: Seat, numbers: Sequence[int]) -> None:
+        """The worker wants one delivery again, of which it has not acknowledged these messages."""
         left = self._comes_back(numbers)
         self._given_back.update(left)
-        self._over.update(n for n in left if n in self._fit and self._given_back[n] >= self._attempts_max)
+        for number in left:
+            pieces = self._model.pieces_of(number)
+            if len(pieces) == 1 or len(self._model.pieces_at(seat, number)) == len(pieces):
+                if number in self._fit and self._given_back[number] >= self._attempts_max:
+                    self._over.update(pieces)
+            else:
+                self._dropped.add(pieces[-1])
 
     def claimed(self, numbers: Iterable[int]) -> None:
         """A worker has acknowledged these in a transaction: an abort is an attempt more, and never the last one."""
@@ -90,12 +109,17 @@ class DeadLetters(OwnTopic):
 
     def left_behind(self, deliveries: Iterable[Iterable[int]]) -> None:
         """A worker has gone that had all these, in the order in which it got them."""
+        held = [list(delivery) for delivery in deliveries]
+        there = {number for delivery in held for number in delivery}
         keys: set[str] = set()
-        for delivery in deliveries:
+        for delivery in held:
             left = self._comes_back(delivery)
             of_left = {self._storage.messages[number].key for number in left}
-            if of_left & keys:
-                self._fit.difference_update(left)
+            pieces = self._model.pieces_of(left[-1])
+            if len(pieces) > 1 and left[-1] != pieces[-1]:
+                continue  # it gets the message with its last piece
+            if of_left & keys or not there.issuperset(pieces):
+                self._fit.difference_update(left, pieces)
             keys |= of_left
 
     def _comes_back(self, numbers: Iterable[int]) -> list[int]:
@@ -105,8 +129,10 @@ class DeadLetters(OwnTopic):
         if whole:
             left = list(entries[0].numbers)
         self._came_back.update(left)
-        if whole or len(left) == 1:
+        if whole:
             self._fit.update(left)
+        elif len(left) == 1:
+            self._fit.update(self._model.pieces_of(left[0]))
         else:
             self._fit.difference_update(left)
         return left
@@ -136,26 +162,46 @@ class DeadLetters(OwnTopic):
     def _goes(self, number: int) -> None:
         if self._model.unsettled:
             return
-        holder = self._model.holder.get(number)
-        if holder is not None:
-            raise Violation(f"dead letters: message {number} is given up, and is at {holder.name}")
-        attempts = self._came_back[number] + self._storage.messages[number].entry.redeliveries_max
+        pieces = self._model.pieces_of(number)
+        for piece in pieces:
+            if piece in self._model.holder:
+                raise Violation(f"dead letters: {number} is given up, and {piece} at {self._model.holder[piece].name}")
+        attempts = max(self._came_back[n] + self._storage.messages[n].entry.redeliveries_max for n in pieces)
         if attempts < self._attempts_max:
             raise Violation(f"dead letters: message {number} is given up after {attempts} attempts")
-        if number not in self._fit:
+        if number not in self._fit and self._given_up.isdisjoint(pieces):
             raise Violation(f"dead letters: message {number} is given up, and no worker had it alone or first")
         self._given_up.add(number)
 
     def publish(self, tail: bytes) -> tuple[int, int]:
         """As the base says."""
         numbers, _ = numbers_in(tail)
+        metadata = peek(tail).metadata
+        if metadata.num_chunks_from_msg > 1:
+            self._read(metadata, numbers[0])
         for number in numbers:
             self._has.add(number)
             self._model.retry_at.pop(number, None)
             self._model.no_longer_open(number)
         return super().publish(tail)
 
+    def _read(self, metadata: pb.MessageMetadata, number: int) -> None:
+        """What a client of the topic does with a chunk. It drops what has one twice within, or lacks one."""
+        if metadata.chunk_id not in {0, self._begun.get(metadata.uuid)}:
+            self._begun.pop(metadata.uuid, None)
+            return
+        self._begun[metadata.uuid] = metadata.chunk_id + 1
+        if metadata.chunk_id + 1 == metadata.num_chunks_from_msg:
+            self._whole.add(number)
+
     def check_end(self) -> None:
         """Once the subscription has ended."""
         if self._producers.shared:
             raise Violation("leak: a producer of dead letters was left behind at the broker")
+        torn = [n for n in self._has if not (self.has(n) or all(map(self._acked_or_here, self._model.pieces_of(n))))]
+        if torn:
+            raise Violation(f"dead letters: pieces {torn} are there without the others of their messages")
+
+    def _acked_or_here(self, number: int) -> bool:
+        """Whether nobody misses it: a worker acknowledged it, or it is here."""
+        return number in self._has or self._model.was_acked(number)

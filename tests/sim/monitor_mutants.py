@@ -65,7 +65,7 @@ MUTANTS: Final = (
     Mutant(
         "monitor: what is given back stays where it was",
         WORKERS,
-        "            state.monitor.given_back(worker, keys)\n",
+        "            state.monitor.given_back(worker, keys and [*keys, *whole_messages.rest_of(worker, keys)])\n",
         "            pass\n",
     ),
     Mutant(

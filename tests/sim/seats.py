@@ -147,6 +147,19 @@ class Holdings:
             number -= 1
         return number
 
+    def pieces_of(self, number: int) -> range:
+        """All pieces of the message that it is a piece of; itself alone, if it is whole."""
+        first = last = number
+        while self._storage.messages[first].follows:
+            first -= 1
+        while self._goes_further(last):
+            last += 1
+        return range(first, last + 1)
+
+    def pieces_at(self, seat: Seat, number: int) -> list[int]:
+        """Those of them that the worker has."""
+        return [each for each in self.pieces_of(number) if self.holder.get(each) is seat]
+
     # ---- what is done
 
     def was_acked(self, number: int) -> bool:

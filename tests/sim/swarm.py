@@ -57,6 +57,8 @@ WHOLE_ONLY = 0.4
 """Of those that forward no acks of single messages, in how many transactions come without such, too."""
 KILLS = ("gateway_kill", "broker_kill")
 DEAD_LETTER_AFTER = (0, 0, 0, 0, 0, 1, 2, 3)
+CHUNKS_BESIDE = 0.3
+"""Of the worlds with dead letters, how many have chunked messages though they did not draw them, or have more."""
 POISONED_ONE_IN = (3, 10, 30)
 """Of so many messages one is given back by all workers, where that is what dead letters come from."""
 
@@ -104,7 +106,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         steps=steps,
         mode=mode,
         selector=selector,
-        kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))),
+        kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))) + _chunks(seed, dead_letter_after),
         keys=dice.choice((1, 3, 8, 40)),
         faults=tuple(fault for fault in FAULTS if dice.random() < 0.3) + _exclusion(seed),
         fault_weight=dice.choice((0.5, 2.0, 6.0)),
@@ -178,6 +180,12 @@ def _dead_letters(seed: int | str) -> tuple[int, int]:
     dice = random.Random(f"{seed}/dead")  # noqa: S311 - as above
     attempts = dice.choice(DEAD_LETTER_AFTER)
     return attempts, dice.choice(POISONED_ONE_IN) if attempts else 0
+
+
+def _chunks(seed: int | str, dead_letter_after: int) -> tuple[str, ...]:
+    """More chunked messages where they may be given up: all of their chunks must be."""
+    dice = random.Random(f"{seed}/chunks")  # noqa: S311 - as above
+    return ("chunked",) if dead_letter_after and dice.random() < CHUNKS_BESIDE else ()
 
 
 def _interval_ms(seed: int | str) -> int:

@@ -256,9 +256,9 @@ class DeadLetters:
     def _arrive(self, part: Part) -> None:
         if self._refused.is_first(part):
             self._refusals = 0
-            self._queue.extendleft(reversed(self._refused.take_others(part)))
-            if again := self._state.dispatcher.diversions.take_stored(part):
-                self._queue.extendleft(sorted([*again, part], key=topic_order, reverse=True))
+            stored = self._state.dispatcher.diversions.take_stored(part)
+            self._first(*self._refused.take_others(part), *stored, *((part,) if stored else ()))
+            if stored:
                 return
         arrived(self._state.dispatcher, part, self._state.now())
         self._state.schedule_flush()
@@ -331,14 +331,14 @@ class DeadLetters:
             self._answered(lost[0])
             self._refuse(lost[0], reason, self._error_code)
         else:
-            lost = self._from_first_chunks(lost)
-            self._queue.extendleft(reversed(lost))
+            self._first(*lost)
         self._window = 1
 
-    def _from_first_chunks(self, lost: list[Part]) -> list[Part]:
-        """What had no receipt, with what the topic has of the same chunked messages."""
+    def _first(self, *parts: Part) -> None:
+        """These are next, each slot's in order; before a chunk those of its message that the topic has already."""
         take_stored = self._state.dispatcher.diversions.take_stored
-        return [each for part in lost for each in (*take_stored(part), part)]
+        again = [each for part in parts for each in (part, *take_stored(part))]
+        self._queue.extendleft(sorted(again, key=topic_order, reverse=True))
 
     def _failed(self, reason: str) -> None:
         self._requeue(reason)
