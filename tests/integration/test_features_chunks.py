@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import cycle
 
 import pulsar
 import pytest
@@ -82,27 +83,34 @@ def test_a_poisoned_chunked_message_is_whole_in_the_dead_letters(
     client, direct = pulsar.Client(gateway.service_url), pulsar.Client(broker.service_url)
     letters = direct.subscribe(f"{topic}-s-DLQ", "look", initial_position=pulsar.InitialPosition.Earliest)
 
-    def join() -> pulsar.Consumer:
-        kind = pulsar.ConsumerType.KeyShared
-        return client.subscribe(topic, "s", consumer_type=kind, negative_ack_redelivery_delay_ms=50)
+    kind = pulsar.ConsumerType.KeyShared
+    workers = [
+        client.subscribe(topic, "s", consumer_type=kind, consumer_name=name, negative_ack_redelivery_delay_ms=50)
+        for name in ("a", "b", "c")  # one stays, so that the gateway counts on
+    ]
 
-    consumer = join()
+    def received() -> tuple[pulsar.Consumer, pulsar.Message]:
+        for worker in cycle(workers):
+            for message in available(worker):
+                return worker, message
+        raise AssertionError
+
     producer = direct.create_producer(topic, batching_enabled=False, chunking_enabled=True)
     producer.send(poison, partition_key="k", properties={"own": "v"})
     producer.send(b"next", partition_key="k")
     for _ in range(2):
-        message = consumer.receive(RECEIVE_MS)
+        worker, message = received()
         assert message.data() == poison
         if given_back == "asked for":
-            consumer.negative_acknowledge(message)
+            worker.negative_acknowledge(message)
         else:
-            consumer.close()
-            consumer = join()
+            workers.remove(worker)
+            worker.close()
     letter = letters.receive(RECEIVE_MS)
     assert (letter.data(), letter.partition_key(), letter.properties()["own"]) == (poison, "k", "v")
-    message = consumer.receive(RECEIVE_MS)
+    worker, message = received()
     assert message.data() == b"next"
-    consumer.acknowledge(message)
+    worker.acknowledge(message)
 
     def all_acknowledged() -> bool:
         told = AdminClient(gateway.admin_url).ask("GET", subscription_path(topic, "s"))["dispatcher"]
