@@ -1,9 +1,9 @@
 """Chunks of one message keep together when they come back.
 
 Problem: a chunked message is several entries, and neither a worker nor a reader of the dead letter topic can do
-anything with some of them. Clients do not name them all: those of C++ and Python, up to 4.2, ask for the last chunk
-alone when their application gives the message back, and throw it away when it comes alone. Rule kept: who wants one
-chunk again gets all that it has of the message again, from the first on.
+anything with some of them. Clients do not name them all: those of C++ up to 4.2, and Python's over them, ask for the
+last chunk alone when their application gives the message back, and throw it away when it comes alone. Rule kept: who
+wants one chunk again gets all that it has of the message again, from the first on.
 
 What the attempts of a message are, `attempts` says; `Diversions.stored`, when its originals are acknowledged.
 """

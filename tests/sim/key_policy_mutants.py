@@ -54,8 +54,8 @@ MUTANTS: Final = (
     Mutant(
         "what is given back has no delay",
         ACKNOWLEDGEMENT,
-        "                if dispatcher.policy.retry_delay_s:\n",
-        "                if not wanted:\n",
+        "    if wanted and dispatcher.policy.retry_delay_s:\n",
+        "    if False:\n",
     ),
     Mutant(
         "a retry that is due wakes nobody",
