@@ -265,10 +265,12 @@ def test_chunks_asked_for_one_by_one_are_one_attempt() -> None:
     assert publish(rig) == [1, 2, 3]
 
 
-def test_a_chunked_message_that_no_worker_had_whole_is_not_given_up_for_that() -> None:
-    """Its workers crash while its producer writes."""
+@pytest.mark.parametrize("indexes", [(0, 1), (0, 2)])
+def test_a_chunked_message_that_no_worker_had_whole_is_not_given_up_for_that(indexes: tuple[int, int]) -> None:
+    """Its workers crash while its producer writes; or the topic lacks a chunk."""
     rig = rig_of(TWICE)
-    chunks(rig, 1, 3, 2)
+    for number, index in enumerate(indexes, 1):
+        rig.chunk(number, A, "u", index, 3)
     for _ in range(4):
         assert rig.got("c1") == [1, 2]
         rig.leave("c1")
