@@ -178,11 +178,13 @@ def take_back(
     wanted: bool = False,
     seen: bool = True,
     along: Container[int] = (),
+    tried: Part | None = None,
 ) -> list[Part]:
     """Deliveries that were pending are so no more and count as waiting; the caller places them.
 
     `wanted` if the worker asked for them: then they wait as long as the policy says. They count as delivered once
-    unless the client is known not to have `seen` them, and as an attempt but for those whose object ids are in `along`.
+    unless the client is known not to have `seen` them, and as come back but for those whose object ids are in `along`.
+    An attempt was used by those that the worker `wanted` again, or by the message that it `tried`.
 
     What still lies in the worker's outbox is taken out of it: it was never sent, so it used no permits and is no
     redelivery. Left there, it would reach the worker twice, or a second worker as well.
@@ -209,7 +211,7 @@ def take_back(
                 places.append(len(noted) - 1)
         dispatcher.waiting_messages += part.count
         dispatcher.outstanding.spill.waits((part,))
-    over = judge(dispatcher, units, counted, now, wanted=wanted)
+    over = judge(dispatcher, units, counted, now, wanted=wanted, tried=tried)
     if wanted and dispatcher.policy.retry_delay_s:
         for part in [each for each in counted if id(each) not in over and id(each) not in along]:
             dispatcher.hold_for_retry(part, now)

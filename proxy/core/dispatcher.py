@@ -32,6 +32,7 @@ from proxy.core import join_gates, kept_back
 from proxy.core.dispatcher_tables import HandOver, OrderingMode
 from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.outstanding import ALL_KEPT_BACK, size_of
+from proxy.core.recall import recalled
 from proxy.core.serving import Serving
 from proxy.core.spilling import fill
 
@@ -100,9 +101,10 @@ class Dispatcher(Serving):
     def _may_pass(self, slot: int) -> bool:
         """Whether what comes of a slot that is not blocked may leave without having been queued, beside a policy.
 
-        One without a window has nothing against it, unless the slot is parked, or what was parked is redriven.
+        One without a window has nothing against it, unless the slot is parked, or what was parked is redriven, or
+        there are attempts of an earlier life.
         """
-        return not (self.paused or slot in self.diversions.held or self.diversions.fed)
+        return not (self.paused or slot in self.diversions.held or self.diversions.knows_some)
 
     def _repeats(self, position: int, slot: int, count: int, tail: bytes, redeliveries: int, now: float) -> bool:
         """Whether an entry was here before; then what it brings is taken."""
@@ -177,19 +179,27 @@ class Dispatcher(Serving):
 
     def _wait(self, part: Part, now: float) -> None:
         """Something new waits, if only until this call ends."""
-        if self.diversions.fed and part.position in self.diversions.fed:
-            self.diversions.make_way(part, now)
         if self.diversions.expected and self.diversions.follows(part):
             self.diversions.add(part)
         self.waiting_messages += part.count
         found = part.distinct_slots() if self.draining.count and self.ordered else ()
-        if part.slots is None:
+        if self.diversions.knows_some:
+            self._place_known(part, now)
+        elif part.slots is None:
             self.place((part,), now)
         else:
             self._place_batch(part, now)
-        for slot in found:
-            if slot in self.draining and slot in self.blocked:
-                self.blocked[slot].blocked_attempts += 1
+        if found:
+            for slot in found:
+                if slot in self.draining and slot in self.blocked:
+                    self.blocked[slot].blocked_attempts += 1
+
+    def _place_known(self, part: Part, now: float) -> None:
+        """As `place`, of something new of which something may be known: it is redriven, or of an earlier life."""
+        diversions = self.diversions
+        if part.position in diversions.fed:
+            diversions.make_way(part, now)
+        self.place(recalled(self, part), now)
 
     def _wait_late(self, part: Part, now: float) -> None:
         """As `_wait`, of what is older than what may be blocked of its slots: the new head may be able to go."""

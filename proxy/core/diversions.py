@@ -6,8 +6,8 @@ the other topic's broker has confirmed the copy, and not before; until then noth
 that topic cannot be reached the key waits and nothing is lost. A message on its way stays where it is, first of what is
 blocked of its slot: so it counts, is shown and is dropped like all that waits.
 
-An attempt is a delivery that came back. Its number is the broker's count of redeliveries and ours together, whichever
-is larger (`Part.redeliveries`). Which is the last, `attempts` says.
+An attempt is a delivery that came back, and at which its worker had been: `attempts` says. Its number is the broker's
+count of redeliveries and ours, whichever is larger, without those that used none (`Part.attempts_used`).
 
 A chunked message goes whole, its chunks in order, and its originals are acknowledged when the other topic has all of
 them: else a gateway that ends in between would leave a part of it in either topic, and nothing to read in any.
@@ -23,8 +23,9 @@ from proxy.core.entry import topic_order
 from proxy.core.whole_messages import message_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from proxy.core.earlier_attempts import ByPosition, Earlier
     from proxy.core.entry import Batch, Part
     from proxy.core.whole_messages import Name
 
@@ -39,18 +40,21 @@ class Diversions:
         "_stored",
         "done",
         "dirty",
+        "earlier",
         "expected",
         "failed",
         "fed",
         "forged",
         "fresh",
         "held",
+        "knows_some",
         "make_way",
         "messages_total",
         "parked",
         "redriving",
         "stray",
         "trouble",
+        "wants_turn",
     )
 
     def __init__(self) -> None:
@@ -63,6 +67,8 @@ class Diversions:
         """Object ids of chunks that have arrived there, of messages of which others have not."""
         self.expected: dict[Name, None] = {}
         """Chunked messages that were given up before all of them was here: what comes of them goes, too."""
+        self.wants_turn = False
+        """Whether the caller is to look here at the end of a turn: there are fresh ones, or slots are parked."""
         self.messages_total = 0
         """Messages that have arrived there."""
         self.trouble = ""
@@ -83,6 +89,10 @@ class Diversions:
         """What is redriven and here, by its position."""
         self.make_way: Callable[[Part, float], None] = lambda own, now: None  # noqa: ARG005 - nothing is fed
         """Is called before something waits that has the position of what is redriven; set by who redrives."""
+        self.earlier: ByPosition = {}
+        """What is known of messages that have not come yet, from an earlier life of the subscription: see `recall`."""
+        self.knows_some = False
+        """Whether some position is known: of what is redriven, or from an earlier life."""
         self.forged = 0
         """Those of them that were taken back because another message has their id: see `foreign_ids`."""
 
@@ -97,6 +107,7 @@ class Diversions:
         """This one goes; the caller of the dispatcher places it with its slot's other messages."""
         self.held.setdefault(part.slot, {})[id(part)] = part
         self.fresh.append(part)
+        self.wants_turn = True
 
     def expect(self, name: Name) -> None:
         """The message is given up, and its last chunk has not come."""
@@ -122,6 +133,7 @@ class Diversions:
     def take_fresh(self) -> list[Part]:
         """Those that are new, in the order in which they go."""
         fresh, self.fresh = self.fresh, []
+        self.wants_turn = bool(self.parked)
         return fresh
 
     def has(self, part: Part) -> bool:
@@ -167,6 +179,7 @@ class Diversions:
     def feed(self, part: Part) -> None:
         """It is redriven."""
         self.fed.setdefault(part.position, []).append(part)
+        self.knows_some = True
 
     def feeds(self, part: Part) -> bool:
         """Whether it is redriven, and waits or is at a worker."""
@@ -181,6 +194,24 @@ class Diversions:
                 self.fed[part.position] = left
             else:
                 del self.fed[part.position]
+                self.knows_some = bool(self.fed or self.earlier)
+
+    def remember(self, earlier: ByPosition) -> None:
+        """This is known from an earlier life; nothing was known before."""
+        self.earlier = earlier
+        self.knows_some = bool(earlier)
+
+    def recollect(self, position: int) -> Sequence[Earlier]:
+        """What is known of a position, that something has come of.
+
+        A broker sends in order: when something comes that is behind all that is known, the rest was acknowledged,
+        skipped, or has expired.
+        """
+        known = self.earlier.pop(position, ())
+        if not known and self.earlier and position > max(self.earlier):
+            self.earlier.clear()
+        self.knows_some = bool(self.fed or self.earlier)
+        return known
 
     def clear(self) -> None:
         """None goes any more."""
@@ -194,6 +225,8 @@ class Diversions:
         self.done.clear()
         self.fed.clear()
         self.failed.clear()
+        self.earlier.clear()
+        self.knows_some = False
 
 
 def place_of(part: Part) -> tuple[int, int]:
@@ -203,4 +236,4 @@ def place_of(part: Part) -> tuple[int, int]:
 
 def is_last_attempt(part: Part, max_attempts: int) -> bool:
     """Whether a part that came back is not to be delivered again."""
-    return part.redeliveries >= max_attempts and (part.count == 1 or not part.divisible)
+    return part.attempts_used >= max_attempts and (part.count == 1 or not part.divisible)

@@ -124,6 +124,7 @@ class Part:
         "sent_at",
         "slot",
         "slots",
+        "spared",
         "tail",
         "waits_since",
     )
@@ -138,6 +139,8 @@ class Part:
         self.count = count
         self.tail = tail
         self.redeliveries = redeliveries
+        self.spared = 0
+        """How many of them used no attempt: see `diversions`."""
         self.received_at = now
         self.waits_since = now
         """When it came, or came back from a worker; of no meaning while it is pending."""
@@ -160,6 +163,11 @@ class Part:
     def foreign(self) -> bool:
         """Whether it came from the parking topic; `order` and `insert_all` look themselves, for each message."""
         return self.batch is not None and self.batch.foreign
+
+    @property
+    def attempts_used(self) -> int:
+        """Of those that `diversions` counts."""
+        return self.redeliveries - self.spared
 
     @property
     def order(self) -> tuple[int, int]:
@@ -335,6 +343,7 @@ def _another(part: Part, indexes: tuple[int, ...]) -> Part:
     other = Part(part.position, part.slot, len(indexes), part.tail, part.redeliveries, part.received_at)
     other.waits_since = part.waits_since
     other.attempts = part.attempts
+    other.spared = part.spared
     other.digest = part.digest
     other.batch = batch
     other.slots = part.slots
@@ -359,6 +368,7 @@ def may_join(part: Part, other: Part) -> bool:
         part.position == other.position
         and part.attempts == other.attempts
         and part.redeliveries == other.redeliveries
+        and part.spared == other.spared
         and not part.opaque
     )
 

@@ -316,7 +316,7 @@ def _receipt_wanted(dispatcher: Dispatcher, slot: int) -> str:
     diversions = dispatcher.diversions
     first = min(diversions.held[slot].values(), key=topic_order)
     trouble = f"; it does not: {diversions.trouble}" if diversions.trouble else ""
-    tries = counted(first.redeliveries, "attempt")
+    tries = counted(first.attempts_used, "attempt")
     return f"the dead letter topic must take {format_position(first.position)}, which had {tries}{trouble}"
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core import join_gates
 from proxy.core.acknowledgement import forget_limit, take_back
+from proxy.core.attempts import tried_by
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.draining_hashes import Change
 from proxy.core.errors import ConsumerAssignError
@@ -74,10 +75,11 @@ class Changes:
         self._move(moves, Change(self.now, worker.name, joined=True))
         return moves
 
-    def leave(self, worker: Worker) -> list[RangeMove[Worker]]:
+    def leave(self, worker: Worker, *, closed: bool = False) -> list[RangeMove[Worker]]:
         """The worker is gone: its slots go to others, its unacknowledged messages wait for them at their places.
 
-        Once more changes nothing: a close and a lost connection may both tell of it.
+        `closed` if its consumer was closed in good order, see `diversions`. Once more changes nothing: a close and a
+        lost connection may both tell of it.
         """
         dispatcher = self._dispatcher
         if dispatcher.workers.get(worker.index) is not worker:
@@ -92,9 +94,9 @@ class Changes:
         self._returned += worker.ready
         worker.ready.clear()
         join_gates.remove(dispatcher.gated, worker)
-        units = list(worker.pending.values())
+        units, tried = list(worker.pending.values()), tried_by(worker, closed=closed)
         worker.pending.clear()
-        self._returned += take_back(dispatcher, worker, units, self.now)
+        self._returned += take_back(dispatcher, worker, units, self.now, tried=tried)
         dispatcher.departed = sum_of((dispatcher.departed, worker.totals))
         worker.outbox.clear()
         dispatcher.chunked.forget_worker(worker)
@@ -146,10 +148,10 @@ def join(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[W
     return moves
 
 
-def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[Worker]]:
+def leave(dispatcher: Dispatcher, worker: Worker, now: float, *, closed: bool = False) -> list[RangeMove[Worker]]:
     """Let one worker leave; see `Changes.leave`."""
     changes = Changes(dispatcher, now)
-    moves = changes.leave(worker)
+    moves = changes.leave(worker, closed=closed)
     changes.settle()
     return moves
 

@@ -30,11 +30,11 @@ from proxy.core.waiting import insert_all
 if TYPE_CHECKING:
     from collections import deque
 
-    from proxy.core.dispatcher import Dispatcher
     from proxy.core.entry import Chunk
+    from proxy.core.serving import Serving
 
 
-def give_up(dispatcher: Dispatcher, part: Part) -> None:
+def give_up(dispatcher: Serving, part: Part) -> None:
     """A part that came back has used its attempts; the caller places it."""
     diversions = dispatcher.diversions
     if part.foreign:
@@ -47,15 +47,16 @@ def give_up(dispatcher: Dispatcher, part: Part) -> None:
         mark(dispatcher, part.slot)
 
 
-def mark(dispatcher: Dispatcher, slot: int) -> None:
+def mark(dispatcher: Serving, slot: int) -> None:
     """The slot is parked: nothing of it is delivered, and what waits goes."""
     diversions = dispatcher.diversions
     diversions.parked.add(slot)
+    diversions.wants_turn = True
     diversions.held.setdefault(slot, {})
     diversions.stray[slot] = diversions.dirty[slot] = None
 
 
-def collect(dispatcher: Dispatcher, now: float) -> None:
+def collect(dispatcher: Serving, now: float) -> None:
     """Find what is to go, of slots of which something came: it is `Diversions.fresh` then."""
     diversions = dispatcher.diversions
     dirty, diversions.dirty = diversions.dirty, {}
@@ -72,7 +73,7 @@ def collect(dispatcher: Dispatcher, now: float) -> None:
             diversions.dirty[slot] = None
 
 
-def collect_up_to(dispatcher: Dispatcher, slot: int, place: tuple[int, int]) -> bool:
+def collect_up_to(dispatcher: Serving, slot: int, place: tuple[int, int]) -> bool:
     """Have what waits of a slot at or before a place in the topic go, though it is being taken out; whether any waits.
 
     Its redrive begins behind that: some later ones were parked before it, since the parking topic had refused it. Only
@@ -87,13 +88,13 @@ def collect_up_to(dispatcher: Dispatcher, slot: int, place: tuple[int, int]) -> 
     return bool(early)
 
 
-def begin_redrive(dispatcher: Dispatcher, slot: int) -> None:
+def begin_redrive(dispatcher: Serving, slot: int) -> None:
     """What comes of the slot waits from now on; what is on its way to the lot arrives there yet."""
     assert slot in dispatcher.diversions.parked
     dispatcher.diversions.redriving[slot] = None
 
 
-def feed(dispatcher: Dispatcher, part: Part, now: float) -> None:
+def feed(dispatcher: Serving, part: Part, now: float) -> None:
     """Deliver what was parked, a part that `restored` made: in the order of the lot, and before what is newer."""
     batch = part.batch
     assert batch is not None
@@ -105,7 +106,7 @@ def feed(dispatcher: Dispatcher, part: Part, now: float) -> None:
     dispatcher.settle((part.slot,), now)
 
 
-def release(dispatcher: Dispatcher, slot: int, now: float) -> None:
+def release(dispatcher: Serving, slot: int, now: float) -> None:
     """Nothing of the slot is in the lot: it goes on, with what waits."""
     diversions = dispatcher.diversions
     diversions.parked.discard(slot)
@@ -133,7 +134,7 @@ def restored(
     return part
 
 
-def _gather(dispatcher: Dispatcher, slots: set[int], now: float) -> None:
+def _gather(dispatcher: Serving, slots: set[int], now: float) -> None:
     """What waits for its worker's permits waits with the rest of its slot: one look at all workers for all slots."""
     diversions = dispatcher.diversions
     for slot in slots:
@@ -149,7 +150,7 @@ def _gather(dispatcher: Dispatcher, slots: set[int], now: float) -> None:
         diversions.dirty.pop(slot, None)
 
 
-def _leave_in_lot(dispatcher: Dispatcher, slot: int) -> None:
+def _leave_in_lot(dispatcher: Serving, slot: int) -> None:
     """What was redriven and waits again, first of its slot, is in the lot still, and is not to be delivered now.
 
     But for the rest of a chunked message that a worker has begun.
@@ -172,7 +173,7 @@ def _leave_in_lot(dispatcher: Dispatcher, slot: int) -> None:
         dispatcher.forget_blocked(slot)
 
 
-def _send_off(dispatcher: Dispatcher, going: list[Part], parts: deque[Part]) -> bool:
+def _send_off(dispatcher: Serving, going: list[Part], parts: deque[Part]) -> bool:
     """These of a slot's waiting parts go, in order; False if some are to be asked for, and cannot be yet."""
     spill = dispatcher.outstanding.spill
     for part in going:
@@ -196,14 +197,22 @@ def _new_of(parts: deque[Part], held: dict[int, Part]) -> list[Part]:
     return found
 
 
-def _pieces_of(dispatcher: Dispatcher, part: Part, parts: deque[Part]) -> list[Part]:
+def _pieces_of(dispatcher: Serving, part: Part, parts: deque[Part]) -> list[Part]:
     """Its messages, each alone if it has several: so each can be redriven alone."""
+    if part.count == 1 or not part.divisible:
+        return [part]
+    parts.remove(part)
+    pieces = each_alone(dispatcher, part)
+    insert_all(parts, pieces)
+    return pieces
+
+
+def each_alone(dispatcher: Serving, part: Part) -> list[Part]:
+    """The messages of a part that waits in no queue, taken apart if they can be."""
     if part.count == 1 or not part.divisible:
         return [part]
     if part.batch is None:
         dispatcher.outstanding.replace(part.position, batch_of(part))
-    parts.remove(part)
     pieces = split(part, [(index,) for index in part.message_indexes()])
     dispatcher.outstanding.grew(PART_BYTES * (len(pieces) - 1))
-    insert_all(parts, pieces)
     return pieces

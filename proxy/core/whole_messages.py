@@ -28,6 +28,11 @@ def message_of(part: Part) -> Name:
     return part.chunk.uuid, part.slot, part.foreign
 
 
+def is_of_one_message(part: Part, other: Part) -> bool:
+    """Whether both are chunks of the same message."""
+    return part.chunk is not None and other.chunk is not None and message_of(part) == message_of(other)
+
+
 def by_message(parts: Iterable[Part]) -> dict[Name, list[Part]]:
     """Those of the parts that are chunks, by their message."""
     found: dict[Name, list[Part]] = {}

@@ -102,8 +102,8 @@ def test_a_batch_that_cannot_be_opened_goes_whole() -> None:
     assert rig.dispatcher.waiting_messages == 0
 
 
-def test_a_worker_that_leaves_had_only_the_first_of_each_key_in_its_hands() -> None:
-    """What lay behind it in its queue is innocent, however often its worker dies."""
+def test_a_worker_that_is_lost_had_only_the_first_of_its_messages_in_its_hands() -> None:
+    """What lay behind it in its queue is innocent, of whatever key, however often its worker dies."""
     rig = rig_of(TWICE)
     rig.entries(A, 1, 2)
     rig.entries(B, 3)
@@ -111,9 +111,65 @@ def test_a_worker_that_leaves_had_only_the_first_of_each_key_in_its_hands() -> N
         assert rig.got("c1") == [1, 2, 3]
         rig.leave("c1")
         rig.join("c1", 100)
-    assert numbers(rig.dispatcher.diversions.fresh) == [1, 3]
-    assert publish(rig) == [1, 3]
-    assert rig.got("c1") == [2]
+    assert publish(rig) == [1]
+    assert rig.got("c1") == [3, 2]
+    assert rig.nack("c1") == 2
+    assert given_up(rig) == [], "they have attempts left"
+    assert rig.got("c1") == [2, 3]
+    rig.nack("c1")
+    assert publish(rig) == [2, 3]
+
+
+def test_workers_that_close_one_after_another_use_no_attempts() -> None:
+    """They pass on what none of those that remain looks at; it has all its attempts afterwards."""
+    names = [f"c{number}" for number in range(9)]
+    rig = Rig(OrderingMode.DRAINING_HASHES, **{name: [A, B] for name in names})
+    rig.dispatcher.set_policy(TWICE)
+    for name in names:
+        rig.join(name, 100)
+    rig.entries(A, 1, 2)
+    rig.entries(B, 3)
+    for name in reversed(names[1:]):
+        assert rig.got(name) == [1, 2, 3]
+        rig.now += 1
+        rig.leave(name, closed=True)
+    assert rig.got("c0") == [1, 2, 3]
+    assert given_up(rig) == []
+    rig.nack("c0", 1)
+    assert rig.got("c0") == [1]
+    rig.nack("c0", 1)
+    assert publish(rig) == [1]
+
+
+def test_each_new_worker_that_closes_at_a_message_has_used_an_attempt_of_it() -> None:
+    """As one that closes its client where it cannot go on: the first time cannot be told from a shutdown."""
+    rig = rig_of(TWICE)
+    rig.entries(A, 1, 2)
+    rig.entries(B, 3)
+    seen = 0
+    while not rig.dispatcher.diversions.fresh:
+        assert rig.got("c1") == [1, 2, 3]
+        seen += 1
+        rig.leave("c1", closed=True)
+        rig.now += 1
+        rig.join("c1", 100)
+        rig.now += 1
+    assert seen == TWICE.dead_letter_after + 1
+    assert publish(rig) == [1]
+    assert rig.got("c1") == [3, 2]
+
+
+def test_workers_that_take_a_message_each_and_close_use_up_the_attempts_of_none() -> None:
+    """Each leaves others behind, and begins with another one."""
+    rig = rig_of(TWICE)
+    rig.entries(A, *range(9))
+    for number in range(9):
+        assert rig.got("c1") == list(range(number, 9))
+        rig.ack("c1", number)
+        rig.leave("c1", closed=True)
+        rig.now += 1
+        rig.join("c1", 100)
+    assert given_up(rig) == []
 
 
 def test_what_was_not_sent_used_no_attempt() -> None:
@@ -227,12 +283,11 @@ def test_a_chunked_message_that_its_workers_left_behind_goes_whole() -> None:
 
 
 def test_attempts_of_a_chunked_message_are_those_of_all_its_chunks() -> None:
-    """A worker left with the beginning; the next one had all, and gave it back: it goes whole, not the beginning."""
+    """A worker gave back the beginning, and then, when it had it, all: it goes whole, not the beginning."""
     rig = rig_of(TWICE)
     chunks(rig, 1, 3, 2)
     assert rig.got("c1") == [1, 2]
-    rig.leave("c1")
-    rig.join("c1", 100)
+    rig.nack("c1", 1, 2)
     rig.chunk(3, A, "u", 2, 3)
     assert rig.got("c1") == [1, 2, 3]
     rig.nack("c1", 1, 2, 3)

@@ -103,9 +103,9 @@ class Rig:
             self.flow(name, permits)
         return worker
 
-    def leave(self, name: str) -> None:
-        """A worker leaves."""
-        membership.leave(self.dispatcher, self.workers[name], self.now)
+    def leave(self, name: str, *, closed: bool = False) -> None:
+        """A worker leaves: its connection is lost, or it closes its consumer."""
+        membership.leave(self.dispatcher, self.workers[name], self.now, closed=closed)
 
     def flow(self, name: str, permits: int) -> None:
         """A worker grants permits."""

@@ -321,7 +321,7 @@ def test_what_comes_while_nothing_waits_passes_every_queue(policy: KeyPolicy, mo
     parking.mark(rig.dispatcher, B)
     rig.entries(B, 2)
     assert rig.got("c1") == []
-    rig.dispatcher.diversions.fed[pack(LEDGER, 3)] = []
+    rig.dispatcher.diversions.feed(parking.restored(pack(LEDGER, 9), None, 1, A, b"", rig.now, None))
     rig.entries(A, 3)
     assert rig.got("c1") == [3]
     assert queued == [1, 2, 3]

@@ -19,7 +19,7 @@ from proxy.wire.dead_letters import Published, published_again, tail_of
 from proxy.wire.errors import MetadataError, WireError
 from proxy.wire.metadata import build_tail, can_peek, is_chunk, peek, peek_key, uuid_of
 from proxy.wire.opened_batch import OpenedBatch
-from proxy.wire.parked import PREFIX, UUID_CHARACTERS_MAX, Parked, keep, mark_of, read, restored_tail
+from proxy.wire.parked import PREFIX, Parked, keep, mark_of, read, restored_tail
 from tests.fuzz.target import Target, golden_frames, promise
 from tests.wire.builders import metadata_of
 from tests.wire.builders import tail_of as tail_in
@@ -87,8 +87,7 @@ def _check_chunk(parked: Parked, entry: pb.MessageMetadata, index: int | None) -
     assert parked.chunk is not None
     promise(parked.chunk[1:] == (entry.chunk_id, entry.num_chunks_from_msg), "a chunk has its number")
     promise(parked.chunk[0], "a chunk is of a message with a name")
-    if len(uuid_of(entry)) <= UUID_CHARACTERS_MAX:
-        promise(parked.chunk[0] == uuid_of(entry), "a chunk is of its message")
+    promise(parked.chunk[0] == uuid_of(entry), "a chunk is of its message")
 
 
 def _check_restored(copy: bytes, before: pb.MessageMetadata, published: Published, schema_version: bytes) -> None:

@@ -9,6 +9,7 @@ from tests.sim.mutant import Mutant
 CORE: Final = "proxy/core/diversion.py"
 ATTEMPTS: Final = "proxy/core/diversions.py"
 JUDGE: Final = "proxy/core/attempts.py"
+RECALL: Final = "proxy/core/recall.py"
 TOPIC: Final = "proxy/net/subscription/dead_letters.py"
 
 MUTANTS: Final = (
@@ -43,14 +44,14 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: a message has one attempt more",
         ATTEMPTS,
-        "    return part.redeliveries >= max_attempts and",
-        "    return part.redeliveries > max_attempts and",
+        "    return part.attempts_used >= max_attempts and",
+        "    return part.attempts_used > max_attempts and",
     ),
     Mutant(
         "dead letters: a message has one attempt less",
         ATTEMPTS,
-        "    return part.redeliveries >= max_attempts and",
-        "    return part.redeliveries >= max_attempts - 1 and",
+        "    return part.attempts_used >= max_attempts and",
+        "    return part.attempts_used >= max_attempts - 1 and",
     ),
     Mutant(
         "dead letters: the messages of a batch have no attempt alone",
@@ -61,8 +62,36 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: what lay behind a message at a worker that left has used an attempt",
         JUDGE,
-        "        if wanted or part.slot not in before:\n",
-        "        if True:\n",
+        "    used = seen if wanted else _spare_others(seen, tried)\n",
+        "    used = seen\n",
+    ),
+    Mutant(
+        "dead letters: workers that close one after another use up the attempts of what they pass on",
+        JUDGE,
+        "first is None or (closed and not _came_back_before(worker, first))",
+        "first is None",
+        tests="tests/core/test_dead_letters.py",
+    ),
+    Mutant(
+        "dead letters: a message at which each new worker closes its client has attempts without end",
+        JUDGE,
+        "first is None or (closed and not _came_back_before(worker, first))",
+        "first is None or closed",
+        tests="tests/core/test_dead_letters.py",
+    ),
+    Mutant(
+        "dead letters: one that was on its way as the subscription ended is delivered again",
+        RECALL,
+        "    if earlier.given_up and dispatcher.policy.max_attempts:\n",
+        "    if False:\n",
+        tests="tests/core/test_earlier_attempts.py",
+    ),
+    Mutant(
+        "dead letters: a batch that comes again in the next life of its subscription goes whole each time",
+        RECALL,
+        "    pieces = parking.each_alone(dispatcher, part)\n",
+        "    pieces = [part]\n",
+        tests="tests/core/test_earlier_attempts.py",
     ),
     Mutant(
         "dead letters: a key goes on while one is on its way",

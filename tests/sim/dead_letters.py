@@ -1,10 +1,11 @@
 """A subscription's dead letter topic at the brokers, and what a gateway owes to what it gives up.
 
-Held against every frame that the gateway sends there, within one life of the subscription:
+Held against every frame that the gateway sends there:
 
-- what is given up came back from its worker after its last attempt, and no worker has it now;
+- what is given up came back from its worker after its last attempt, in this life of the gateway, and no worker has it
+  now;
 - that was a delivery of this message alone, unless it is of a batch that cannot be opened, and not one that a worker
-  left behind together with an earlier message of the key;
+  left behind together with an earlier message;
 - a message that was given back so is not delivered again;
 - the pieces of a chunked message share all that: its attempts are those of the piece that came back most often, and a
   worker had it in its hands if it had all of it; none of them is acknowledged before a client of the topic can put the
@@ -54,7 +55,7 @@ class DeadLetters(OwnTopic):
         self._dropped: set[int] = set()
         """Last pieces of those that a worker asked for again without having all of it."""
         self._came_back: Counter[int] = Counter()
-        """How often a worker had a message and has it no more, in this life."""
+        """How often a worker had a message and has it no more, in this life of the gateway."""
         self._given_back: Counter[int] = Counter()
         """How often it asked for it again."""
         self._fit: set[int] = set()
@@ -82,11 +83,14 @@ class DeadLetters(OwnTopic):
 
     # ---- what the model tells
 
-    def new_life(self) -> None:
-        """The gateway counts anew, from what the broker tells."""
+    def new_gateway(self) -> None:
+        """It counts anew, from what the broker tells."""
         self._came_back.clear()
-        self._given_back.clear()
         self._fit.clear()
+
+    def new_life(self) -> None:
+        """The subscription begins anew; of its former life the gateway may know attempts, and may not."""
+        self._given_back.clear()
         self._over.clear()
         self._given_up.clear()
 
@@ -111,16 +115,15 @@ class DeadLetters(OwnTopic):
         """A worker has gone that had all these, in the order in which it got them."""
         held = [list(delivery) for delivery in deliveries]
         there = {number for delivery in held for number in delivery}
-        keys: set[str] = set()
+        earlier = False
         for delivery in held:
             left = self._comes_back(delivery)
-            of_left = {self._storage.messages[number].key for number in left}
-            pieces = self._model.pieces_of(left[-1])
+            pieces = self._model.pieces_of(left[-1]) if left else []
             if len(pieces) > 1 and left[-1] != pieces[-1]:
                 continue  # it gets the message with its last piece
-            if of_left & keys or not there.issuperset(pieces):
+            if earlier or not there.issuperset(pieces):
                 self._fit.difference_update(left, pieces)
-            keys |= of_left
+            earlier |= bool(left)
 
     def _comes_back(self, numbers: Iterable[int]) -> list[int]:
         left = [number for number in numbers if number >= 0]

@@ -181,6 +181,8 @@ class World:
         gateway = Gateway(process, self.network, self.cluster.addresses, swarm.settings, swarm.limits, openings)
         process.after_turn = self._after_gateway_turn
         self.model.new_life()
+        if self.model.dead_letters is not None:
+            self.model.dead_letters.new_gateway()
         self.model.keys = swarm.settings.key_policy() if swarm.mode != "unordered" else NO_POLICY
         self.model.forbidden.clear()
         return gateway

@@ -374,7 +374,7 @@ class DeadLetters:
         parts, self._arrived = self._arrived, []
         topic = self._state.topic
         listed = [
-            {"message": _origin(part, topic), "slot": part.slot, "attempts": part.redeliveries}
+            {"message": _origin(part, topic), "slot": part.slot, "attempts": part.attempts_used}
             for part in parts[:LISTED_MAX]
         ]
         facts = {"dead_letter_topic": self.topic, "messages_count": len(parts), "messages": listed}

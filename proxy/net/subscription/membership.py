@@ -104,7 +104,7 @@ class Membership:
         else:
             begun = self._state.dispatcher.draining_begun_total
             changes = membership.Changes(self._state.dispatcher, self._state.now())
-            self._leave(changes, subscriber, reason)
+            self._leave(changes, subscriber, reason, closed=True)
             changes.settle()
             self._changed(begun)
         if not self._lifecycle.end_if_empty(done) and done is not None:
@@ -213,7 +213,7 @@ class Membership:
                 break
             subscriber, reason = self._lost.pop(0)
             if subscriber.is_joined:  # or it was disconnected meanwhile
-                self._leave(changes, subscriber, reason)
+                self._leave(changes, subscriber, reason, closed=False)
             if self._state.now() >= end:
                 break
         changes.settle()
@@ -241,14 +241,14 @@ class Membership:
         log.info("worker joined", topic=state.topic, subscription=state.name, worker=worker.name, peer=peer)
         state.events.joined(state.key, worker.name, peer, moves, at)
 
-    def _leave(self, changes: membership.Changes, subscriber: SubscribedWorker, reason: str) -> None:
+    def _leave(self, changes: membership.Changes, subscriber: SubscribedWorker, reason: str, *, closed: bool) -> None:
         state, worker = self._state, subscriber.worker
         assert worker is not None
         subscriber.worker = None
         del self.subscribers[worker.index]
         if state.monitor is not None:
             state.monitor.left(worker)
-        moves = changes.leave(worker)
+        moves = changes.leave(worker, closed=closed)
         log.info("worker left", topic=state.topic, subscription=state.name, worker=worker.name, reason=reason)
         state.events.left(state.key, worker.name, reason, moves, changes.now)
 

@@ -245,7 +245,7 @@ class ParkingLot(DeadLetters):
         message = super()._message(part)
         if message is not None:
             hashed, schema_version = self._hash_of(part)
-            keep(message.metadata, self._state.key, origin, hashed, part.redeliveries, schema_version)
+            keep(message.metadata, self._state.key, origin, hashed, part.attempts_used, schema_version)
         return message
 
     def _hash_of(self, part: Part) -> tuple[int, bytes]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core.contract_sample import sample_of
 from proxy.core.contract_violations import ContractTotals
+from proxy.core.earlier_attempts import EarlierAttempts
 from proxy.core.quarantine import Quarantine
 from proxy.errors import ClientError
 from proxy.net.events import Events
@@ -53,6 +54,7 @@ class Services:
         self.takeovers: TakeoverAsks | None = None
         """Asks brokers how many transactions are open; None where they cannot be asked."""
         self.quarantine = Quarantine()
+        self.earlier_attempts = EarlierAttempts()
         self.contract_sample = sample_of(settings.contract_monitor_one_in, contract_salt)
         """The slots of which deliveries are judged."""
         self.contract_totals = ContractTotals()

@@ -15,6 +15,7 @@ from proxy.core import policy_change
 from proxy.core.contract_monitor import ContractMonitor
 from proxy.core.dispatcher import Dispatcher, HandOver, OrderingMode
 from proxy.core.hot_keys import HotKeys
+from proxy.core.recall import attempts_of
 from proxy.errors import ClientError, UpstreamUnavailable
 from proxy.net.events import RecorderAndTracer
 from proxy.net.subscription.acks import UpstreamAcks
@@ -131,9 +132,8 @@ class SubscriptionState:
             unblocking_interval_s=self.settings.key_shared_unblocking_interval_ms / 1_000,
             key_policy=self.settings.key_policy(),
         )
-        self._set_ack_lease()
-        if orders.paused:
-            self.dispatcher.pause()
+        self._earlier_attempts = services.earlier_attempts
+        self._prepare(paused=orders.paused)
         self.cursor = CursorWatch(self.dispatcher.outstanding, self.now)
         self.acks = UpstreamAcks(
             self.dispatcher.outstanding,
@@ -173,6 +173,14 @@ class SubscriptionState:
         self.at_end_of_topic = False
         """Every worker is told that nothing more comes."""
         self.ended = False
+
+    def _prepare(self, *, paused: bool) -> None:
+        """The dispatcher goes on where an earlier life of the subscription ended, and as operators ordered."""
+        if self.dispatcher.policy.max_attempts:
+            self.dispatcher.diversions.remember(self._earlier_attempts.take(self.key, self.now()))
+        self._set_ack_lease()
+        if paused:
+            self.dispatcher.pause()
 
     def _new_recorder(self, services: Services) -> DeliveryRecorder | None:
         event_recorder = services.events.event_recorder
@@ -281,6 +289,7 @@ class SubscriptionState:
     def end(self) -> None:
         """It is over here: no receipt comes any more."""
         self.ended = True
+        self._earlier_attempts.keep(self.key, attempts_of(self.dispatcher), self.now())
         if self.tracer is not None:
             self.tracer.closed()
         self.happened("subscription_ended")

@@ -306,7 +306,7 @@ class Subscription:
             # By any: the broker finds whose the entries are.
             self._acks.flush(first.upstream.link, first.upstream.consumer_id)
             state.transactions.flush(first.upstream.link, first.upstream.consumer_id, first.window.outstanding)
-        if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings or dispatcher.diversions.parked:
+        if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings or dispatcher.diversions.wants_turn:
             self._tell_watchers()
         held, queued = dispatcher.outstanding.bytes_counted, self.consumers.queued_bytes
         reported = self.refetch.reported(held) + queued
