@@ -9,8 +9,10 @@ Problem: what follows a poisoned message may not be worked on before it, and mus
   waits. When the lot has nothing more of it, the slot goes on.
 - If something that is redriven uses its attempts again, the rest stays in the lot and the slot is parked as before.
 
-So at every moment what the parking topic has of a slot is older than what the original topic has of it, and the slot is
-parked as long as there is any: a reader of the parking topic knows which slots are parked.
+So what the parking topic has of a slot is older than what the original topic has of it, and the slot is parked as long
+as there is any: a reader of the parking topic knows which slots are parked. One exception: what the parking topic
+refuses stays behind, and later ones that were published with it may be there. It goes in before a redrive begins
+(`collect_up_to`), or there is none.
 
 Functions of a dispatcher's state.
 

@@ -179,8 +179,7 @@ class Receiving:
             return
         count = metadata.num_messages_in_batch
         slot = self._slot_of(murmur31(key))
-        chunk = metadata.num_chunks_from_msg > 1 and is_chunk(metadata)
-        if count <= 1 and not chunk and not ack_set:
+        if count <= 1 and not metadata.num_chunks_from_msg and not ack_set:
             self.last_position, self.last_key = position, key
             self._run_messages += 1
             if self._run_messages >= self._look_at:
@@ -194,11 +193,15 @@ class Receiving:
         self._run_messages += messages
         if self._in_transaction:
             self._offered(position, ack_set, now)
-        if chunk:
+        chunk = is_chunk(metadata)
+        if chunk or (count == 1 and not ack_set):
             self.last_position, self.last_key = position, key
             if self._run_messages >= self._look_at:
                 self._look(slot, slot, 1, now)
-            self._intake.chunk(metadata, position, slot, redeliveries, tail, now, now)
+            if chunk:
+                self._intake.chunk(metadata, position, slot, redeliveries, tail, now, now)
+            else:
+                self._intake.single(position, slot, redeliveries, tail, now, now)
             return
         size = metadata.uncompressed_size if metadata.compression else 0
         slots: Slots = None
