@@ -94,7 +94,8 @@ class Changes:
         self._returned += worker.ready
         worker.ready.clear()
         join_gates.remove(dispatcher.gated, worker)
-        units, tried = list(worker.pending.values()), tried_by(worker, closed=closed)
+        tried = tried_by(worker, closed=closed)
+        units = list(worker.pending.values())
         worker.pending.clear()
         self._returned += take_back(dispatcher, worker, units, self.now, tried=tried)
         dispatcher.departed = sum_of((dispatcher.departed, worker.totals))
