@@ -82,8 +82,15 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: one that was on its way as the subscription ended is delivered again",
         RECALL,
-        "    if earlier.given_up and dispatcher.policy.max_attempts:\n",
+        "    if earlier.given_up and dispatcher.policy.max_attempts and not dispatcher.diversions.has(piece):\n",
         "    if False:\n",
+        tests="tests/core/test_earlier_attempts.py",
+    ),
+    Mutant(
+        "dead letters: of a chunked message only the chunks that are known go in the next life of its subscription",
+        RECALL,
+        "            dispatcher.diversions.expect(message_of(piece))",
+        "            pass",
         tests="tests/core/test_earlier_attempts.py",
     ),
     Mutant(
