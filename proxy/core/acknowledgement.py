@@ -109,8 +109,6 @@ def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None
     before = worker.redelivered_messages
     along = {id(unit) for unit in rest}
     _place_again(dispatcher, worker, take_back(dispatcher, worker, units, now, wanted=True, along=along), now)
-    if worker.redelivered_messages > before:
-        worker.note_refusal(now)
     return worker.redelivered_messages - before
 
 
@@ -122,8 +120,6 @@ def redeliver_others(
     That is no redelivery, and waits for no retry.
     """
     units = _taken(worker, wanted)
-    if units:
-        worker.note_refusal(now)
     unseen = _taken(worker, [key for key in worker.pending if key not in kept])
     returned = take_back(dispatcher, worker, units, now, wanted=True) + take_back(
         dispatcher, worker, unseen, now, seen=False
@@ -221,6 +217,8 @@ def take_back(
     dispatcher.chunked.came_back(worker, returned, unsent if seen else {id(part) for part in returned})
     if worker.redelivered_messages > before:
         dispatcher.comebacks.append((worker.name, worker.redelivered_messages - before))
+        if wanted:
+            worker.note_refusal(now)
     return returned
 
 

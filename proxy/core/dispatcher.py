@@ -157,6 +157,8 @@ class Dispatcher(Serving):
         outstanding.add(position, entry, size_of(entry))
         if self.gated:
             join_gates.came(self.gated, position)
+        if part.chunk is not None and self.diversions.follows(part):
+            self.diversions.add(part)
         if position < outstanding.highest:
             self._wait_late(part, now)
         else:
@@ -179,8 +181,6 @@ class Dispatcher(Serving):
 
     def _wait(self, part: Part, now: float) -> None:
         """Something new waits, if only until this call ends."""
-        if self.diversions.expected and self.diversions.follows(part):
-            self.diversions.add(part)
         self.waiting_messages += part.count
         found = part.distinct_slots() if self.draining.count and self.ordered else ()
         if self.diversions.knows_some:

@@ -155,7 +155,7 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: chunks that come later than their message was given up are delivered",
         "proxy/core/dispatcher.py",
-        "        if self.diversions.expected and self.diversions.follows(part):\n",
+        "        if part.chunk is not None and self.diversions.follows(part):\n",
         "        if False:\n",
         tests="tests/core/test_dead_letters.py",
     ),
