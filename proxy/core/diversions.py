@@ -145,19 +145,19 @@ class Diversions:
         if part.chunk is None or part.slot in self.parked:
             return [part]
         self._stored.add(id(part))
-        message = self._message(part)
+        message = self.message(part)
         return message if all(id(each) in self._stored for each in message) else []
 
     def take_stored(self, part: Part) -> list[Part]:
         """Chunks of the part's message that the other topic has, in order: they have to go once more."""
-        if part.chunk is None or not self.has(part):
-            return []
-        again = [each for each in self._message(part) if id(each) in self._stored]
+        again = [each for each in self.message(part) if id(each) in self._stored]
         self._stored.difference_update(map(id, again))
         return again
 
-    def _message(self, part: Part) -> list[Part]:
-        """All chunks that go of the part's message, in order."""
+    def message(self, part: Part) -> list[Part]:
+        """All chunks that go of the part's message, in order; none if it is no chunk, or goes no more."""
+        if part.chunk is None or part.slot in self.parked or not self.has(part):
+            return []
         name = message_of(part)
         parts = self.held[part.slot].values()
         return sorted((each for each in parts if each.chunk is not None and message_of(each) == name), key=topic_order)

@@ -226,6 +226,7 @@ class Model(Holdings):
             self.given_back.discard(number)
             self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
         seat.held[place] = list(numbers)
+        seat.given_back.discard(place)
         if not self._goes_further(max(numbers)):
             seat.sent_at[place] = self._now()
         if opaque:
@@ -260,9 +261,7 @@ class Model(Holdings):
             if number in self.acked_in_life and not excused:
                 raise Violation(f"G4: message {number} for {seat.name} was acknowledged already")
             self.duplicates += 1
-        for other in self.pieces_of(number):
-            if self.holder.get(other, seat) is not seat:
-                raise Violation(f"chunks: {number} for {seat.name}, piece {other} is at {self.holder[other].name}")
+        self._check_pieces(seat, number)
         if self.claims is not None:
             self.claims.check(seat, number, ordered=self._ordered and not self.unsettled)
         if not self._ordered or self.unsettled:
@@ -326,10 +325,8 @@ class Model(Holdings):
         else:
             wanted = [(place.ledgerId, place.entryId) for place in body.message_ids] or list(seat.held)
             for given_back in wanted:
-                numbers = list(seat.held.get(given_back, ()))
-                self._note_retry(seat, numbers)
-                self._release(seat, given_back)
-                self._release_pieces(seat, numbers)
+                self._note_retry(seat, seat.held.get(given_back, ()))
+                self.given_back.update(self._give_back(seat, given_back))
 
     def _acks(self, connection: Connection, seat: Seat, body: pb.CommandAck) -> None:
         if body.HasField("txnid_least_bits"):
@@ -362,7 +359,7 @@ class Model(Holdings):
         """Numbers that this id of an ack acknowledges."""
         numbers = seat.held.get(place)
         if numbers is None:
-            return []
+            return self._acked_unsent(seat, place)
         left = bits_of(ack_set)
         done = [number for index, number in enumerate(numbers) if number >= 0 and not left >> index & 1]
         self._take_from(seat, place, set(done))
@@ -374,14 +371,6 @@ class Model(Holdings):
         self.no_longer_open(number)
         self._acked_ever.add(number)
         self.acked_in_life.add(number)
-
-    def _release_pieces(self, seat: Seat, numbers: Iterable[int]) -> None:
-        """Who wants a piece of a message again has none of the message any more."""
-        for number in [number for number in numbers if number >= 0]:
-            for piece in self.pieces_at(seat, number):
-                self.given_back.add(piece)
-                entry = self._storage.messages[piece].entry
-                self._release(seat, (entry.ledger, entry.entry))
 
     def _note_retry(self, seat: Seat, numbers: Sequence[int]) -> None:
         """These are given back by a worker that wants them again."""

@@ -116,7 +116,7 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: one that has no receipt is forgotten with its producer",
         TOPIC,
-        "            self._first(*lost)\n",
+        "            self._again(*lost)\n",
         "            pass\n",
     ),
     Mutant(

@@ -201,10 +201,3 @@ class DeadLetters(OwnTopic):
         """Once the subscription has ended."""
         if self._producers.shared:
             raise Violation("leak: a producer of dead letters was left behind at the broker")
-        torn = [n for n in self._has if not (self.has(n) or all(map(self._acked_or_here, self._model.pieces_of(n))))]
-        if torn:
-            raise Violation(f"dead letters: pieces {torn} are there without the others of their messages")
-
-    def _acked_or_here(self, number: int) -> bool:
-        """Whether nobody misses it: a worker acknowledged it, or it is here."""
-        return number in self._has or self._model.was_acked(number)

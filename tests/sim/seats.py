@@ -42,6 +42,8 @@ class Seat:
     """Message id to the numbers in it, in the order delivered, -1 where acknowledged."""
     sent_at: dict[tuple[int, int], float] = field(default_factory=dict)
     """When each of them was written; not of chunked messages' chunks, but for their last ones."""
+    given_back: set[tuple[int, int]] = field(default_factory=set)
+    """Pieces of chunked messages that it gave back, and has not got again."""
     extended_at: float = 0.0
     """When it last asked for more time to acknowledge."""
 
@@ -159,6 +161,33 @@ class Holdings:
     def pieces_at(self, seat: Seat, number: int) -> list[int]:
         """Those of them that the worker has."""
         return [each for each in self.pieces_of(number) if self.holder.get(each) is seat]
+
+    def _check_pieces(self, seat: Seat, number: int) -> None:
+        """No other worker has a piece of the message."""
+        for other in self.pieces_of(number):
+            if self.holder.get(other, seat) is not seat:
+                raise Violation(f"chunks: {number} for {seat.name}, piece {other} is at {self.holder[other].name}")
+
+    def _give_back(self, seat: Seat, place: tuple[int, int]) -> list[int]:
+        """The worker wants a delivery again: of a piece all that it has of the message; returns what that was then."""
+        numbers = [number for number in seat.held.get(place, ()) if number >= 0]
+        pieces = [
+            piece for number in numbers if len(self.pieces_of(number)) > 1 for piece in self.pieces_at(seat, number)
+        ]
+        self._release(seat, place)
+        for piece in pieces:
+            entry = self._storage.messages[piece].entry
+            self._release(seat, (entry.ledger, entry.entry))
+            seat.given_back.add((entry.ledger, entry.entry))
+        return pieces
+
+    def _acked_unsent(self, seat: Seat, place: tuple[int, int]) -> list[int]:
+        """A piece that it gave back may be about to be sent once more: the gateway takes the ack for that one's."""
+        if place in seat.given_back:
+            for number in self._storage.by_place[place].numbers:
+                self.no_longer_open(number)
+                self._acked_ever.add(number)
+        return []
 
     # ---- what is done
 

@@ -256,10 +256,12 @@ class DeadLetters:
     def _arrive(self, part: Part) -> None:
         if self._refused.is_first(part):
             self._refusals = 0
-            stored = self._state.dispatcher.diversions.take_stored(part)
-            self._first(*self._refused.take_others(part), *stored, *((part,) if stored else ()))
-            if stored:
+            others, diversions = self._refused.take_others(part), self._state.dispatcher.diversions
+            message, stored = diversions.message(part), diversions.take_stored(part)
+            if stored or part in message[1:]:
+                self._again(*message, *others)  # it was tried alone, so nothing of its message is on its way
                 return
+            self._again(*others)
         arrived(self._state.dispatcher, part, self._state.now())
         self._state.schedule_flush()
 
@@ -331,14 +333,15 @@ class DeadLetters:
             self._answered(lost[0])
             self._refuse(lost[0], reason, self._error_code)
         else:
-            self._first(*lost)
+            self._again(*lost)
         self._window = 1
 
-    def _first(self, *parts: Part) -> None:
-        """These are next, each slot's in order; before a chunk those of its message that the topic has already."""
+    def _again(self, *parts: Part) -> None:
+        """These are to be published, in order with what waits; with a chunk those of its message that the topic has."""
         take_stored = self._state.dispatcher.diversions.take_stored
         again = [each for part in parts for each in (part, *take_stored(part))]
-        self._queue.extendleft(sorted(again, key=topic_order, reverse=True))
+        by_id = {id(part): part for part in (*again, *self._queue)}
+        self._queue = deque(sorted(by_id.values(), key=topic_order))
 
     def _failed(self, reason: str) -> None:
         self._requeue(reason)
