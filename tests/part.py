@@ -30,10 +30,14 @@ class Place:
         """A longer path is within a shorter one; a test is within its file; words narrow either."""
         return len(self.path), bool(self.test), bool(self.words)
 
+    def around(self, path: str) -> bool:
+        """Whether a file is this place's, or within its folder."""
+        return path == self.path or path.startswith(f"{self.path}/")
+
     def has(self, test: Place) -> bool:
         """Whether a test stands here."""
         return (
-            (test.path == self.path or test.path.startswith(f"{self.path}/"))
+            self.around(test.path)
             and (not self.test or test.test == self.test or test.test.startswith(f"{self.test}::"))
             and self.words in test.words
         )

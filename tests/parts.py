@@ -146,12 +146,13 @@ PARTS: Final = (
     ),
     Part(
         "fuzzing",
-        "guided searches for inputs that break a promise",
-        1,
+        "guided searches for inputs that break a promise, and ten times the requests to the admin API that are made up",
+        2,
         (
             "tests/fuzz/test_fuzz.py::test_a_guided_search_finds_nothing",
             "tests/fuzz/test_fuzz.py::test_the_memory_of_who_starts_a_search_is_not_taken_for_its_own",
         ),
+        repeats=("tests/admin_api/test_schemathesis.py",),
     ),
     Part(
         "chart",
@@ -353,18 +354,30 @@ _PLACES: Final = sorted(
 
 
 @cache
+def _places_of(path: str) -> tuple[tuple[Place, str], ...]:
+    """Places that a file has tests at, the strongest first: few of all, and a file has many tests."""
+    return tuple((place, name) for place, name in _PLACES if place.around(path))
+
+
+@cache
 def home_of(nodeid: str) -> str:
     """Name of the one home of a test: the fast tier or a part."""
     test = Place.of(nodeid)
-    return next(name for place, name in _PLACES if place.has(test))
+    return next(name for place, name in _places_of(test.path) if place.has(test))
+
+
+@cache
+def _repeated(name: str) -> tuple[Place, ...]:
+    return tuple(map(Place.of, NAMES[name].repeats))
 
 
 def runs(nodeid: str, name: str) -> bool:
     """Whether a part runs a test: one of its own, or one of the fast tier at full size."""
-    if home_of(nodeid) == name:
+    home = home_of(nodeid)
+    if home == name:
         return True
-    test = Place.of(nodeid)
-    return home_of(nodeid) == FAST.name and any(Place.of(place).has(test) for place in NAMES[name].repeats)
+    repeated = _repeated(name) if home == FAST.name else ()
+    return bool(repeated) and any(place.has(Place.of(nodeid)) for place in repeated)
 
 
 def main() -> int:
