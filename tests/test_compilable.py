@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
 from hatch_build import ROOT, SOURCES
 
-TREES = {name: ast.parse((ROOT / name).read_text()) for name in SOURCES}
+
+@cache
+def tree_of(name: str) -> ast.Module:
+    """A source, read by the process that needs it, not by each that collects tests."""
+    return ast.parse((ROOT / name).read_text())
 
 
 def classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
@@ -26,7 +31,7 @@ def names_of(bases: list[ast.expr]) -> set[str]:
 @pytest.mark.parametrize("name", SOURCES)
 def test_what_has_a_length_says_itself_whether_it_is_true(name: str) -> None:
     """Compiled, `if found:` of a `Found | None` asks `__bool__` alone: an empty one with a length would be true."""
-    for each in classes(TREES[name]):
+    for each in classes(tree_of(name)):
         methods = {node.name for node in each.body if isinstance(node, ast.FunctionDef)}
         assert "__len__" not in methods or "__bool__" in methods, each.name
 
@@ -34,7 +39,7 @@ def test_what_has_a_length_says_itself_whether_it_is_true(name: str) -> None:
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_function_gives_a_name_to_errors_of_one_type_only(name: str) -> None:
     """Compiled, a variable has the type of its first value, and the second `except ... as` raises TypeError."""
-    for function in ast.walk(TREES[name]):
+    for function in ast.walk(tree_of(name)):
         if isinstance(function, ast.FunctionDef):
             caught: dict[str, str] = {}
             for node in ast.walk(function):
@@ -47,14 +52,14 @@ def test_a_function_gives_a_name_to_errors_of_one_type_only(name: str) -> None:
 def test_slots_are_not_asked_for(name: str) -> None:
     """A compiled class has no `__slots__`."""
     assert [
-        node for node in ast.walk(TREES[name]) if isinstance(node, ast.Attribute) and node.attr == "__slots__"
+        node for node in ast.walk(tree_of(name)) if isinstance(node, ast.Attribute) and node.attr == "__slots__"
     ] == []
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_constant_of_several_numbers_says_its_type(name: str) -> None:
     """Of a tuple of floats with a type that is inferred nothing is stored."""
-    for node in TREES[name].body:
+    for node in tree_of(name).body:
         if (
             isinstance(node, ast.AnnAssign)
             and ast.unparse(node.annotation) == "Final"
@@ -65,7 +70,7 @@ def test_a_constant_of_several_numbers_says_its_type(name: str) -> None:
 
 def test_what_inherits_from_a_compiled_class_is_compiled() -> None:
     """An interpreted one cannot be made: `TypeError: interpreted classes cannot inherit from compiled`."""
-    compiled = {each.name for tree in TREES.values() for each in classes(tree)}
+    compiled = {each.name for name in SOURCES for each in classes(tree_of(name))}
     for path in sorted((ROOT / "proxy").rglob("*.py")):
         name = str(path.relative_to(ROOT))
         if name not in SOURCES:
