@@ -64,6 +64,7 @@ $(VENV)/.ready: pyproject.toml
 
 artifacts: setup ## fetch Pulsar and its tools into the cache (first time: some minutes)
 	@$(PYTHON) -m integration.artifacts
+	@$(PYTHON) -m integration.class_archive
 
 pulsar: setup ## start a standalone Pulsar in the background; returns when it is ready
 	@$(PYTHON) -m integration.pulsar start --version $(PULSAR_VERSION) --data $(PULSAR_DATA) \

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,12 @@ class Bundle:
     def libraries(self) -> Path:
         """Where its jars are, once fetched."""
         return cache_root() / f"{self.name}-{self.version}"
+
+    def classes(self, java: Path) -> Path:
+        """Where a Java's archive of its classes is, once made (`integration.class_archive`)."""
+        program = java.resolve()
+        made_by = zlib.crc32(f"{program} {program.stat().st_mtime_ns}".encode())
+        return cache_root() / f"{self.name}-{self.version}-{made_by:08x}.jsa"
 
     def pom(self) -> str:
         """Return a project that depends on these artifacts in the versions Pulsar's own POM manages."""

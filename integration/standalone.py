@@ -17,7 +17,7 @@ import httpx
 
 from integration import artifacts
 from integration.errors import StartError
-from integration.java import java_command
+from integration.java import java, java_command
 from integration.lifetime import Lifetime
 from integration.logs import tail
 from integration.ports import LOOPBACK, free_ports
@@ -216,6 +216,7 @@ class PulsarStandalone(Lifetime):
             transactions=self.transactions,
             settings=self.settings,
         )
+        classes = artifacts.broker(self.version).classes(java())
         drivers = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
         return java_command(
             "org.apache.pulsar.PulsarStandaloneStarter",
@@ -226,6 +227,7 @@ class PulsarStandalone(Lifetime):
             heap_mib=self._heap_mib,
             direct_mib=DIRECT_MIB,
             options=(
+                *((f"-XX:SharedArchiveFile={classes}",) if classes.exists() else ()),
                 f"-Dlog4j2.configurationFile={log4j}",
                 f"-Dbookkeeper.metadata.bookie.drivers={drivers}BookieDriver",
                 f"-Dbookkeeper.metadata.client.drivers={drivers}ClientDriver",
