@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import typer
 
 from proxy import __version__
@@ -30,6 +32,16 @@ def test_version_prints_the_distributions_version() -> None:
     """And whether what runs is compiled; nothing else."""
     done = keyline("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"keyline {__version__} ({running()})\n", "")
+
+
+def test_garbage_is_collected_once_a_gateway_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is loaded there is none to look for."""
+    collects: list[bool] = []
+    monkeypatch.setattr("proxy.app.log.configure_logging", lambda *_: None)
+    monkeypatch.setattr("proxy.app.run.run", lambda *_: collects.append(gc.isenabled()))
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # what this process has is not a gateway's
+    app(["serve"], standalone_mode=False)
+    assert collects == [True]
 
 
 def test_arguments_are_named_in_one_style() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -102,11 +103,14 @@ app.command("export-metrics", epilog=EXPORT_EXIT_CODES)(export_metrics)
 
 
 def _run(loaded: Loaded, read: Callable[[], Loaded]) -> None:
+    gc.disable()  # while all is loaded there is no garbage, and each collection would walk what is there
     from proxy.app.log import configure_logging  # noqa: PLC0415
     from proxy.app.log_limiter import LineLimiter  # noqa: PLC0415
     from proxy.app.run import run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
     from proxy.app.supervisor import supervise  # noqa: PLC0415
 
+    gc.freeze()
+    gc.enable()
     serving = loaded.config.serving
     limiter = LineLimiter(time.monotonic, serving.log_lines_per_s)
     configure_logging(serving.log_level, serving.log_format, serving.replica_name, limiter)
