@@ -44,9 +44,9 @@ def slow(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     for name in ("join", "leave"):
         original = getattr(membership.Changes, name)
 
-        def taking(self: object, worker: object, original: Callable[..., object] = original) -> object:
+        def taking(self: object, worker: object, original: Callable[..., object] = original, **how: bool) -> object:
             clock.oversleep(PIECE_S)
-            return original(self, worker)
+            return original(self, worker, **how)
 
         monkeypatch.setattr(membership.Changes, name, taking)
 
