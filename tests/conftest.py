@@ -209,8 +209,11 @@ def spark() -> Iterator[SparkSession]:
     """Spark in this process, on two threads, without its web pages.
 
     In the fast tier without its compiler too: tests have few rows, and compiling a query takes longer than they do.
+    From the second run on Java has Spark's classes from an archive, as it has for reports: half of its CPU.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - it takes a second, and most tests do without
+
+    from spark_reports import class_archive  # noqa: PLC0415 - likewise
 
     session = (
         SparkSession.builder.config(map=SPARK_AS_DEPLOYED if THOROUGH else SPARK_UNCOMPILED)
@@ -221,6 +224,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.extraJavaOptions", class_archive.options("tests").strip())
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
