@@ -6,6 +6,7 @@ The commands in its blocks are run by `tests/integration/test_docs_commands.py`.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert fragment in anchors, f"{document.name} leads to {link}"
 
 
+@cache
+def keyline() -> Any:
+    """The program with its commands, made once: it takes longer than to look a command up."""
+    return typer.main.get_command(app)
+
+
 COMMANDS = [command for document in DOCUMENTS for command in shown(document) + mentioned(document)]
 
 
@@ -53,7 +60,7 @@ def test_commands_of_keyline_exist(command: Shown) -> None:
     start = next((place for place, word in enumerate(words) if word.rpartition("/")[2] == "keyline"), None)
     if start is None or (start and "=" not in words[start - 1] and words[0] != words[start]):
         return  # a word of another command
-    found: Any = typer.main.get_command(app)
+    found = keyline()
     for word in words[start + 1 :]:
         inner = getattr(found, "commands", None)  # of a command that has commands
         if inner is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -133,10 +134,16 @@ def violations(root: Path, rule: Rule) -> list[str]:
             name = file.relative_to(root).as_posix()
             if name in rule.but:
                 continue
-            for line, module in imports(ast.parse(file.read_text(encoding="utf-8")), name):
+            for line, module in imported(file.read_text(encoding="utf-8"), name):
                 if below(module, rule.forbidden) and not below(module, rule.allowed):
                     found.append(f"{name}:{line} imports {module}")
     return found
+
+
+@cache
+def imported(source: str, name: str) -> tuple[tuple[int, str], ...]:
+    """What a file imports, and where. Several rules ask for the same file."""
+    return tuple(imports(ast.parse(source), name))
 
 
 def below(module: str, roots: frozenset[str]) -> bool:
