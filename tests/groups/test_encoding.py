@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any, get_args
 
 import pytest
@@ -31,8 +32,9 @@ MESSAGES = (
 )
 
 
+@cache
 def values(*kinds: type[Any]) -> st.SearchStrategy[Any]:
-    """Any of these, with anything in it that can be in it."""
+    """Any of these, with anything in it that can be in it. To make it takes longer than to draw from it."""
     numbers = st.integers(-(1 << 63), (1 << 63) - 1)
     st.register_type_strategy(int, numbers)
     st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
