@@ -94,6 +94,7 @@ def begin_redrive(dispatcher: Serving, slot: int) -> None:
     """What comes of the slot waits from now on; what is on its way to the lot arrives there yet."""
     assert slot in dispatcher.diversions.parked
     dispatcher.diversions.redriving[slot] = None
+    dispatcher.diversions.failed.pop(slot, None)  # by what workers still had of a redrive that is over
 
 
 def feed(dispatcher: Serving, part: Part, now: float) -> None:

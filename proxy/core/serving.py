@@ -67,6 +67,7 @@ class Serving(Targets):
                 or target.permits < piece.count
                 or target.join_gate is not None
                 or held_back
+                or not piece.tail  # an abort gave it back to an entry whose bytes only the broker has
             ):
                 insert_all(target.ready, (piece,))
                 self.serve(target, now)

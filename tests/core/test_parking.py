@@ -196,6 +196,26 @@ def test_a_redriven_message_that_fails_again_leaves_the_rest_in_the_lot() -> Non
     assert not rig.dispatcher.outstanding.bytes_held
 
 
+def test_what_comes_back_of_a_redrive_that_is_over_does_not_end_the_next_one() -> None:
+    """Workers that have more of the slot give it back later; nothing of the next redrive has been delivered yet."""
+    rig, lot = poisoned(KeyPolicy(park_after=1))
+    rig.nack("c1", 1)
+    rig.nack("c1", 2)
+    lot.turn()
+    parking.begin_redrive(rig.dispatcher, A)
+    lot.feed()
+    rig.got("c1")
+    rig.nack("c1", 0)
+    rig.dispatcher.diversions.failed.clear()  # as who carries out orders does, with the order that has failed
+    rig.nack("c1", 1)
+    rig.nack("c1", 2)
+    lot.turn()
+    parking.begin_redrive(rig.dispatcher, A)
+    assert not rig.dispatcher.diversions.failed
+    lot.feed()
+    assert rig.got("c1") == [0, 1, 2]
+
+
 def test_what_is_redriven_is_not_the_original_topics() -> None:
     """A broker that tells how far its cursor is means what it sent, not what is redriven."""
     rig, lot = poisoned()

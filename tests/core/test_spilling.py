@@ -336,3 +336,19 @@ def test_what_a_transaction_holds_does_not_wait(end: Callable[[Dispatcher, list[
     assert end_turn(rig) == [1]
     rig.batch(1, A, 3)
     assert spill.messages == dispatcher.waiting_messages == 0
+
+
+def test_what_an_abort_gives_back_to_an_entry_without_bytes_is_asked_for_like_the_rest() -> None:
+    """Its worker could have it at once: it would be sent without a byte."""
+    rig = rig_of(c1=[A], c2=[B])
+    rig.join("c1")
+    rig.join("c2", 9)
+    rig.mixed(1, None, A, A)
+    (part,) = rig.dispatcher.waiting_parts()
+    spilling.drop(rig.dispatcher, part)
+    rig.mixed(1, B, A, A)
+    assert rig.got("c2") == []
+    assert spilling.take_wants(rig.dispatcher, rig.now) == [pack(LEDGER, 1)]
+    rig.mixed(1, B, A, A)
+    (unit,) = rig.units("c2")
+    assert (unit.indexes, bool(unit.tail)) == ((0,), True)

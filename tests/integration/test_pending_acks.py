@@ -201,7 +201,7 @@ class SimulatedSide(Side):
         self._cluster = Cluster(self._storage, dice, ["here"], GOOD_MANNERS, process.now)
         coordinator = self._cluster.coordinator = Coordinator(process, self._storage, dice)
         coordinator.on_given_back = lambda entry, _bits: self._cluster.give_back(entry)
-        self._session = _Session(Broker(process, "here", self._cluster, lambda: None))
+        self._session = _Session(Broker(process, "here", self._cluster))
         self._requests = itertools.count(1)
         self.ids = coordinator.begin().ids
         for numbers in ENTRIES:

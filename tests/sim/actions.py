@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from proxy.core.dispatcher import OrderingMode
+from proxy.errors import Conflict
 from proxy.net.subscription.order_book import LimitsWanted
-from tests.sim.gateway import decided
+from tests.sim.gateway import decided, seat_of
 
 if TYPE_CHECKING:
     import random
@@ -48,7 +50,12 @@ class Actions:
             "operator_evict": (1, self._operator_evict),
             "operator_policy": (1, self._operator_policy),
             "operator_exclude": (1, self._operator_exclude),
+            "workers_leave": (1, self._workers_leave),
+            "operator_redrive": (3, lambda dice: self._take_out(dice, redrive=True)),
+            "operator_drop": (0.7, lambda dice: self._take_out(dice, redrive=False)),
+            "parking_refuse": (1, self._parking_refuse),
             "seek": (0.5, self._seek),
+            "unsubscribe": (0.7, self._unsubscribe),
             "long_silence": (0.5, lambda dice: self._world.advance(dice.uniform(20, 140))),
         }
         weight = world.swarm.fault_weight
@@ -74,6 +81,8 @@ class Actions:
         """Everything that was stopped, paused or refused goes on."""
         world = self._world
         world.network.refusing.clear()
+        if world.model.lot is not None:
+            world.model.lot.takes_one_in = 1
         for process in [broker.process for broker in world.brokers] + [worker.process for worker in world.workers]:
             process.go_on()
         world.gateway.process.go_on()
@@ -102,6 +111,27 @@ class Actions:
         if self._world.live:
             worker = dice.choice(self._world.live)
             worker.process.run(worker.close)
+
+    def _workers_leave(self, dice: random.Random) -> None:
+        """Several at once, or all: closed as when their ack leases end, or because their connections are lost."""
+        subscription = self._world.gateway.subscription
+        if subscription is None or subscription.state.ended:
+            return
+        workers = [each for each in subscription.subscribers.values() if not each.ended]
+        leaving = dice.sample(workers, dice.choice((min(2, len(workers)), len(workers))))
+        closed = dice.random() < 0.5
+
+        def turn() -> None:
+            # A turn that was cut may have gone on first.
+            workers = [each.worker for each in leaving if each.worker is not None and not each.ended]
+            if closed:
+                subscription.membership.close_each(workers, "several leave")
+                return
+            for seat in [seat_of(subscription, worker, self._world.model) for worker in workers]:
+                if seat is not None:
+                    seat.end.abort()
+
+        self._world.gateway.process.run(turn)
 
     def _worker_stop_reading(self, dice: random.Random) -> None:
         if self._world.live:
@@ -134,10 +164,15 @@ class Actions:
         broker = dice.choice(world.brokers)
         if broker.process.dead:
             return
+        lot = world.model.lot
         if killed and world.cluster.owner == broker.address:
             world.model.forgot(world.storage.forget(dice))
+            if lot is not None:
+                lot.forget(dice)
         else:
             world.storage.store_cursor()
+            if lot is not None:
+                lot.store_cursor()
         for consumer in [c for c in world.cluster.consumers if c.session.broker is broker]:
             consumer.returned()
             world.cluster.consumers.remove(consumer)
@@ -274,6 +309,38 @@ class Actions:
             subscription.orders.change_limits(limits)
             self._world.model.policy_changed(dispatcher.policy)
 
+    def _parking_refuse(self, dice: random.Random) -> None:
+        """The parking topic takes nothing more, or not every message, or all again."""
+        assert self._world.model.lot is not None
+        self._world.model.lot.takes_one_in = dice.choice((0, 1, 1, 2, 5))
+
+    def _take_out(self, dice: random.Random | None, *, redrive: bool) -> None:
+        """One of the parked slots is redriven, or deleted; all of them without dice."""
+
+        def order(subscription: Subscription) -> None:
+            lot = subscription.lot
+            if lot is None:
+                return
+            slots = [slot for slot in sorted(lot.parked_slots) if lot.state_of(slot) == "parked"]
+            for slot in slots if dice is None else dice.choices(slots) if slots else []:
+                self._tell_lot(slot, redrive=redrive)
+                with suppress(Conflict):  # what is parked has a gap
+                    subscription.orders.take_out(lot, slot, redrive=redrive)
+
+        self._operator(order)
+
+    def _tell_lot(self, slot: int, *, redrive: bool) -> None:
+        lot = self._world.model.lot
+        assert lot is not None
+        assert lot.slot_of is not None
+        numbers = [n for n in range(len(self._world.storage.messages)) if lot.slot_of(n) == slot]
+        (lot.let_redrive if redrive else lot.let_drop)(numbers)
+
+    def redrive_all(self) -> None:
+        """All that is parked is delivered; again and again, since a redrive ends with the subscription."""
+        if self._world.model.lot is not None:
+            self._take_out(None, redrive=True)
+
     def _operators_are_done(self) -> None:
         """Whatever was ordered is taken back, also for those who are not there now."""
         subscriptions = self._world.gateway.subscriptions
@@ -296,6 +363,13 @@ class Actions:
         if joined and self._world.storage.entries:
             worker, entry = dice.choice(joined), dice.choice(self._world.storage.entries)
             worker.process.run(lambda: worker.seek(entry.ledger, entry.entry))
+
+    def _unsubscribe(self, dice: random.Random) -> None:
+        """A worker deletes the subscription, or is refused because it is not alone."""
+        joined = [worker for worker in self._world.live if worker.joined]
+        if joined:
+            worker, force, leave = dice.choice(joined), dice.random() < 0.4, dice.random() < 0.5
+            worker.process.run(lambda: worker.unsubscribe(force=force, leave=leave))
 
 
 def _between(end: End, side: str) -> bool:

@@ -1,4 +1,4 @@
-"""A made-up broker that speaks the real protocol: one process of a cluster that serves one topic, and its dead letters.
+"""A made-up broker that speaks the real protocol: one process of a cluster that serves one topic, and gateways' own.
 
 It keeps to what brokers do where a gateway can tell: permits that fall below zero by a batch, redelivery in order
 after a reconnect, ack sets of entries acknowledged in part, a limit of unacknowledged messages per consumer, draining
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import Transport
     from tests.sim.cluster import Cluster
     from tests.sim.machine import Event, Process
-    from tests.sim.own_topics import OwnTopic
+    from tests.sim.own_topics import OwnTopic, Reader
     from tests.sim.storage import Storage
     from tests.sim.transactions import Coordinator
 
@@ -29,6 +29,7 @@ T = pb.BaseCommand
 FRAME_BYTES_MAX = 8 << 20
 KEEP_ALIVE_S = 30.0
 PROTOCOL_VERSION = 21
+_ALWAYS_ANSWERED = frozenset({T.LOOKUP, T.END_TXN, T.UNSUBSCRIBE})
 _NEVER_REFUSED = frozenset({T.CLOSE_CONSUMER, T.CLOSE_PRODUCER, T.END_TXN})
 
 
@@ -48,6 +49,8 @@ class BrokerSession:
         self._busy = False
         self._produced: dict[int, OwnTopic] = {}
         """By the producer's id."""
+        self._readers: dict[int, Reader] = {}
+        """Consumers of the gateway's own topics."""
 
     # ---- ports.Receiver
 
@@ -76,6 +79,8 @@ class BrokerSession:
         self._requests.clear()
         for topic in self._produced.values():
             topic.drop(self)
+        for reader in self._readers.values():
+            reader.topic.leave(reader)
 
     # ---- commands
 
@@ -94,7 +99,8 @@ class BrokerSession:
         elif command.type == T.REDELIVER_UNACKNOWLEDGED_MESSAGES:
             self._redeliver(command.redeliverUnacknowledgedMessages)
         elif command.type == T.FLOW:
-            consumer = self._consumer(command.flow.consumer_id)
+            reader = self._readers.get(command.flow.consumer_id)
+            consumer = self._consumer(command.flow.consumer_id) if reader is None else reader
             if consumer is not None:
                 consumer.permits += command.flow.messagePermits
                 self.broker.dispatch_soon()
@@ -120,13 +126,15 @@ class BrokerSession:
         body = _body(command)
         tail = self._tails.popleft() if command.type == T.SEND else b""
         refused = dice.random() < manners.refuse_chance and command.type not in _NEVER_REFUSED
+        if refused and tail and body.producer_id in self._produced:
+            self._produced[body.producer_id].refused(tail)
         if refused:
             answer = _refusal(command, pb.ServiceNotReady, "not now")
         elif command.type == T.SEND:
             answer = self._publish(body, tail)
         else:
             answer = self._HANDLERS[command.type](self, body)
-        told = answer and (dice.random() >= manners.forget_answer_chance or command.type in {T.LOOKUP, T.END_TXN})
+        told = answer and (dice.random() >= manners.forget_answer_chance or command.type in _ALWAYS_ANSWERED)
         if told:
             self.send(answer)
         if command.type == T.GET_LAST_MESSAGE_ID:
@@ -146,14 +154,33 @@ class BrokerSession:
             return commands.error(body.request_id, pb.NotAllowedError, "readCompacted contradicts this type")
         if self.cluster.owner != self.broker.address:
             return commands.error(body.request_id, pb.ServiceNotReady, "the topic is not served here")
+        if body.topic in self.cluster.own_topics:
+            return self._read(self.cluster.own_topics[body.topic], body)
         if self._consumer(body.consumer_id) is None:
             for other in self.cluster.consumers:
                 for entry in other.pending.values():
                     self.cluster.storage.astray.update(entry.numbers)
-            self.cluster.consumers.append(Consumer(self.cluster, self, body.consumer_id))
+            self.cluster.let_in(Consumer(self.cluster, self, body.consumer_id))
         return commands.success(body.request_id)
 
+    def _read(self, topic: OwnTopic, body: Any) -> bytes:
+        """One consumer for each subscription of the gateway's own topics; whether another's lives is not looked at."""
+        occupant = topic.readers.get(body.subscription)
+        if occupant is not None and occupant is not self._readers.get(body.consumer_id):
+            return commands.error(body.request_id, pb.ConsumerBusy, "another consumer is there")
+        self._readers[body.consumer_id] = topic.subscribe(self, body)
+        return commands.success(body.request_id)
+
+    def close_consumer(self, reader: Reader) -> None:
+        """The broker wants it no more."""
+        self._readers.pop(reader.consumer_id, None)
+        reader.topic.leave(reader)
+        self.send(commands.close_consumer(reader.consumer_id, 0))
+
     def _ack(self, body: Any) -> bytes:
+        reader = self._readers.get(body.consumer_id)
+        if reader is not None:
+            return reader.topic.acknowledge(reader, body)
         consumer = self._consumer(body.consumer_id)
         if consumer is None:
             return b""  # of one that is gone it counts for nothing, and is never answered
@@ -166,13 +193,20 @@ class BrokerSession:
         return commands.ack_response(body.consumer_id, body)
 
     def _close_consumer(self, body: Any) -> bytes:
+        reader = self._readers.pop(body.consumer_id, None)
+        if reader is not None:
+            reader.topic.leave(reader)
         self._remove(lambda consumer: consumer.session is self and consumer.consumer_id == body.consumer_id)
         return commands.success(body.request_id)
 
     def _producer(self, body: Any) -> bytes:
         if self.cluster.owner != self.broker.address:
             return commands.error(body.request_id, pb.ServiceNotReady, "the topic is not served here")
-        topic = self._produced[body.producer_id] = self.broker.own_topic(body.topic)
+        topic = self.broker.own_topic(body.topic)
+        refused = topic.refuses(b"")
+        if refused is not None:
+            return commands.error(body.request_id, refused, "the topic takes nothing")
+        self._produced[body.producer_id] = topic
         topic.produce(self, pb.BaseCommand(type=T.PRODUCER, producer=body))
         return b""
 
@@ -186,9 +220,18 @@ class BrokerSession:
     def _publish(self, body: Any, tail: bytes) -> bytes:
         """What comes for a producer that was closed is ignored: its client has not heard of that."""
         topic = self._produced.get(body.producer_id)
-        return receipt(topic, body, tail) if topic is not None and topic.may_send(self, body.producer_id) else b""
+        if topic is None or not topic.may_send(self, body.producer_id):
+            return b""
+        refused = topic.refuses(tail)
+        if refused is None:
+            return receipt(topic, body, tail)
+        topic.refused(tail)
+        return send_error(body, refused, "the topic does not take it")
 
     def _last_message_id(self, body: Any) -> bytes:
+        reader = self._readers.get(body.consumer_id)
+        if reader is not None:
+            return reader.topic.last(body.request_id)
         return self._last_of(self.cluster.storage, body.request_id)
 
     @staticmethod
@@ -204,11 +247,20 @@ class BrokerSession:
         return frames.encode_command(pb.BaseCommand(type=kind, getLastMessageIdResponse=answer))
 
     def _seek(self, body: Any) -> bytes:
-        place = body.message_id.ledgerId, body.message_id.entryId
-        storage = self.cluster.storage
-        storage.move_cursor(storage.entries.index(storage.by_place[place]))
-        self.broker.on_seek()
+        self.cluster.seek(body.message_id.ledgerId, body.message_id.entryId)
         self.cluster.close_consumers()
+        return commands.success(body.request_id)
+
+    def _unsubscribe(self, body: Any) -> bytes:
+        consumer = self._consumer(body.consumer_id)
+        if consumer is None:
+            return commands.error(body.request_id, pb.MetadataError, "Consumer not found")
+        cluster = consumer.cluster
+        if len(cluster.consumers) > 1 and not body.force:
+            return commands.error(body.request_id, pb.MetadataError, "Unconnected or shared consumer")
+        self._leave(consumer)  # without a word
+        cluster.delete()
+        self.broker.close_consumers(cluster)
         return commands.success(body.request_id)
 
     def _end_transaction(self, body: Any) -> bytes:
@@ -224,6 +276,7 @@ class BrokerSession:
         T.CLOSE_CONSUMER: _close_consumer,
         T.GET_LAST_MESSAGE_ID: _last_message_id,
         T.SEEK: _seek,
+        T.UNSUBSCRIBE: _unsubscribe,
         T.PRODUCER: _producer,
         T.CLOSE_PRODUCER: _close_producer,
         T.END_TXN: _end_transaction,
@@ -251,6 +304,8 @@ class BrokerSession:
         self.broker.dispatch_soon()
 
     def _asked_where(self, consumer_id: int, *, told: bool) -> None:
+        if consumer_id in self._readers:
+            return
         consumer = self._consumer(consumer_id)
         if consumer is not None and not consumer.is_known:
             consumer.is_known = True  # only one who was told that it has the consumer asks
@@ -267,6 +322,9 @@ class BrokerSession:
             self.cluster.consumers.remove(consumer)
         self.broker.dispatch_soon()
 
+    def _leave(self, consumer: Consumer) -> None:
+        self._remove(lambda each: each is consumer)
+
     def _keep_alive(self) -> None:
         assert self._transport is not None
         if not self._heard:
@@ -280,16 +338,19 @@ class BrokerSession:
 class Broker:
     """One broker of the cluster, as a process."""
 
-    def __init__(self, process: Process, address: str, cluster: Cluster, on_seek: Callable[[], None]) -> None:
+    def __init__(self, process: Process, address: str, cluster: Cluster) -> None:
         self.process = process
         self.address = address
         self.cluster = cluster
-        self.on_seek = on_seek
         self._due = False
 
     def own_topic(self, name: str) -> OwnTopic:
         """One of the gateways' own."""
         return self.cluster.own_topics[name]
+
+    def close_consumers(self, cluster: Cluster) -> None:
+        """Of a topic, by the broker's own will."""
+        cluster.close_consumers()
 
     def accept(self, peer: str) -> BrokerSession:
         """A client has connected."""
@@ -306,6 +367,9 @@ class Broker:
         self._due = False
         if self.cluster.consumers:
             self.cluster.dispatch()
+        for topic in self.cluster.own_topics.values():
+            if topic.stores:
+                topic.dispatch()
 
 
 def receipt(topic: OwnTopic, body: Any, tail: bytes) -> bytes:
@@ -313,6 +377,13 @@ def receipt(topic: OwnTopic, body: Any, tail: bytes) -> bytes:
     answer = pb.CommandSendReceipt(producer_id=body.producer_id, sequence_id=body.sequence_id)
     answer.message_id.ledgerId, answer.message_id.entryId = topic.publish(tail)
     return frames.encode_command(pb.BaseCommand(type=T.SEND_RECEIPT, send_receipt=answer))
+
+
+def send_error(body: Any, code: int, message: str) -> bytes:
+    """And if it is not."""
+    wrong = pb.CommandSendError(producer_id=body.producer_id, sequence_id=body.sequence_id, message=message)
+    wrong.error = code  # type: ignore[assignment]
+    return frames.encode_command(pb.BaseCommand(type=T.SEND_ERROR, send_error=wrong))
 
 
 def _body(command: pb.BaseCommand) -> Any:
@@ -324,9 +395,7 @@ def _refusal(command: pb.BaseCommand, code: int, message: str) -> bytes:
     if command.type == T.ACK:
         return commands.ack_response(body.consumer_id, body, code, message)  # type: ignore[arg-type]
     if command.type == T.SEND:
-        wrong = pb.CommandSendError(producer_id=body.producer_id, sequence_id=body.sequence_id, message=message)
-        wrong.error = code  # type: ignore[assignment]
-        return frames.encode_command(pb.BaseCommand(type=T.SEND_ERROR, send_error=wrong))
+        return send_error(body, code, message)
     if command.type == T.LOOKUP:
         answer = pb.CommandLookupTopicResponse(request_id=body.request_id, error=code, message=message)  # type: ignore[arg-type]
         answer.response = pb.CommandLookupTopicResponse.Failed

@@ -19,9 +19,12 @@ from tests.sim.storage import bits_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from tests.sim.attempts import Attempts
     from tests.sim.claims import Claims
     from tests.sim.connection import End
     from tests.sim.dead_letters import DeadLetters
+    from tests.sim.deletion import Deletion
+    from tests.sim.lot import Lot
     from tests.sim.storage import Entry, Storage
 
 T = pb.BaseCommand
@@ -45,6 +48,17 @@ class Model(Holdings):
         self.forbidden = Forbidden()
         self.dead_letters: DeadLetters | None = None
         """Where messages go that have used their attempts, if they do."""
+        self.lot: Lot | None = None
+        """Where keys are parked, if they may be."""
+        self.late: set[int] = set()
+        """Messages that a worker acknowledged when it had asked for them again: that counts if they are on their way to
+        it once more, and have not left the gateway yet."""
+        self.deletion: Deletion | None = None
+        """What is owed when a worker deletes the subscription."""
+        self._asked_to_delete: dict[Seat, tuple[list[Seat], bool]] = {}
+        """Who was there besides, and whether by force."""
+        self.attempts: Attempts | None = None
+        """Of messages, where they are counted."""
         self.claims: Claims | None = None
         """What is acknowledged in transactions, if workers use them."""
         self._ordered = ordered
@@ -72,8 +86,12 @@ class Model(Holdings):
         self.opaque_in_life.clear()
         self.retry_at.clear()
         self.given_back.clear()
+        if self.attempts is not None:
+            self.attempts.new_life()
         if self.dead_letters is not None:
             self.dead_letters.new_life()
+        if self.lot is not None:
+            self.lot.new_life()
         if self.claims is not None:
             self.claims.new_life()
         if self._moves:
@@ -117,6 +135,9 @@ class Model(Holdings):
                 if not (self.was_acked(number) or self._is_dead_letter(number)):
                     if self._kept_elsewhere(number):
                         continue
+                    if number in self.late and number in self.meant:
+                        self._done(number)
+                        continue
                     raise Violation(f"G3: message {number} was acknowledged at the broker, by no worker")
                 self.forgotten.discard(number)
                 self._excused_acks.discard(number)
@@ -141,15 +162,26 @@ class Model(Holdings):
             self.acked_in_life.add(number)
         return True
 
+    def is_done(self, number: int) -> bool:
+        """Whether a worker acknowledged the message, an operator had it deleted, or it was given up."""
+        return (
+            self.was_acked(number)
+            or (self.lot is not None and number in self.lot.dropped)
+            or (self.dead_letters is not None and self.dead_letters.has(number))
+        )
+
     def _may_come_again(self, number: int) -> bool:
-        """Whether the message may be delivered after it was acknowledged, though its owner is the same."""
-        _ = number
-        return False
+        """One that was parked out of a batch: the original topic has it still, and may send it during a redrive."""
+        entry = self._storage.messages[number].entry
+        return self._kept_elsewhere(number) and bool(entry.unacked >> entry.numbers.index(number) & 1)
+
+    def _is_parked(self, number: int) -> bool:
+        """Whether the parking topic has the message."""
+        return self.lot is not None and self.lot.has(number)
 
     def _kept_elsewhere(self, number: int) -> bool:
-        """Whether another topic has the message."""
-        _ = number
-        return False
+        """Whether the parking topic had the message."""
+        return self.lot is not None and self.lot.had(number)
 
     # ---- towards the worker
 
@@ -183,6 +215,9 @@ class Model(Holdings):
         asker = connection.deletions.pop(request_id, None)
         if asker is not None and success:
             self._end(connection, asker)
+            asked = self._asked_to_delete.pop(asker, None)
+            if asked is not None and self.deletion is not None:
+                self.deletion.is_told(asker, asked[0], force=asked[1])
         for seat in list(connection.seats.values()):
             if seat.request_id == request_id and not seat.joined:
                 seat.joined = success
@@ -192,6 +227,11 @@ class Model(Holdings):
     def _receipt(self, connection: Connection, body: pb.CommandAckResponse) -> None:
         """G3: who is told that an ack is done may let go of it, so the broker must have it."""
         promised = connection.receipts.pop(body.request_id, [])
+        acked = connection.acked.pop(body.request_id, [])
+        if self.lot is not None and not body.HasField("error"):
+            left = [number for number in acked if self.lot.owes(number)]
+            if left:
+                raise Violation(f"G3: a receipt for {left}, which the parking topic has not heard of")
         if self.claims is not None:
             self.claims.answered(connection, body.request_id, refused=body.HasField("error"))
         if body.HasField("error") or self.unsettled:
@@ -212,7 +252,7 @@ class Model(Holdings):
             raise Violation(f"G4: {place} is at {seat.name} already")
         if seat.permits < (1 if opaque else len(numbers)):
             raise Violation(f"G5: {len(numbers)} messages for {seat.name}, which granted {seat.permits}")
-        order = self.forbidden.forbids(seat, continues=self._begun(seat, max(numbers)) > 0)
+        order = self.forbidden.forbids(seat, continues=self._begun(seat, max(numbers)) >= 0)
         if order:
             raise Violation(f"operators: {numbers} for {seat.name}, but {order}")
         if not (self.keys.neutral or self.unsettled):
@@ -220,16 +260,17 @@ class Model(Holdings):
         seat.received += len(numbers)
         for number in numbers:
             self._check_delivery(seat, number, opaque=opaque)
-            if self.dead_letters is not None:
-                self.dead_letters.delivered(seat, number, anew=self.unsettled or number in self._excused_acks)
+            if self.attempts is not None:
+                anew, parked = self.unsettled or number in self._excused_acks, self._is_parked(number)
+                self.attempts.delivered(seat, number, anew=anew, parked=parked)
             self.holder[number] = seat
             self.given_back.discard(number)
+            self.late.discard(number)
             self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
         seat.held[place] = list(numbers)
-        seat.given_back.discard(place)
         if not self._goes_further(max(numbers)):
             seat.sent_at[place] = self._now()
-        if opaque:
+        if opaque and not self._kept_elsewhere(max(numbers)):  # what is redriven did not come from the topic
             self.opaque_in_life.add(place)
         self.deliveries += len(numbers)
 
@@ -281,6 +322,8 @@ class Model(Holdings):
             if self.holder.get(earlier) is not seat and earlier not in self._excused:
                 if self.claims is not None and self.claims.excuse(seat, earlier):
                     continue
+                if earlier in self.late or (self.lot is not None and self.lot.is_gap(earlier)):
+                    continue
                 raise Violation(f"G2: {key}: message {number} for {seat.name} overtakes {earlier}")
 
     # ---- from the worker
@@ -320,12 +363,16 @@ class Model(Holdings):
             self._end(connection, seat)
         elif kind == T.UNSUBSCRIBE:
             connection.deletions[body.request_id] = seat
+            others = self._others_than(seat)
+            if others is not None:
+                self._asked_to_delete[seat] = others, body.force
         elif kind == T.ACK:
             self._acks(connection, seat, body)
         else:
             wanted = [(place.ledgerId, place.entryId) for place in body.message_ids] or list(seat.held)
             for given_back in wanted:
                 self._note_retry(seat, seat.held.get(given_back, ()))
+            for given_back in wanted:
                 self.given_back.update(self._give_back(seat, given_back))
 
     def _acks(self, connection: Connection, seat: Seat, body: pb.CommandAck) -> None:
@@ -333,8 +380,8 @@ class Model(Holdings):
             assert self.claims is not None
             for claimed, taken in self.claims.claim(connection, seat, body).items():
                 self._take_from(seat, claimed, taken)
-                if self.dead_letters is not None:
-                    self.dead_letters.claimed(taken)
+                if self.attempts is not None:
+                    self.attempts.claimed(taken)
             return
         touched: list[int] = []
         for place in body.message_id:
@@ -346,6 +393,12 @@ class Model(Holdings):
 
     def _subscribes(self) -> None:
         """A worker does."""
+        if self.deletion is not None:
+            self.deletion.subscribes()
+
+    def _others_than(self, seat: Seat) -> list[Seat] | None:
+        """Who is here besides; None if that is not for this gateway to know."""
+        return [other for other in self.seats() if other.joined and other is not seat]
 
     def _end_asked(self, number: int) -> None:
         """A transaction is to end."""
@@ -357,10 +410,11 @@ class Model(Holdings):
 
     def _acked(self, seat: Seat, place: tuple[int, int], ack_set: list[int]) -> list[int]:
         """Numbers that this id of an ack acknowledges."""
-        numbers = seat.held.get(place)
+        numbers, left = seat.held.get(place), bits_of(ack_set)
         if numbers is None:
-            return self._acked_unsent(seat, place)
-        left = bits_of(ack_set)
+            returned = enumerate(seat.returned.get(place, ()))
+            self.late.update(n for index, n in returned if n >= 0 and n not in self.holder and not left >> index & 1)
+            return []
         done = [number for index, number in enumerate(numbers) if number >= 0 and not left >> index & 1]
         self._take_from(seat, place, set(done))
         for number in done:
@@ -377,8 +431,8 @@ class Model(Holdings):
         self.given_back.update(numbers)
         if self.keys.retry_delay_s:
             self.retry_at.update((number, self._now() + self.keys.retry_delay_s) for number in numbers if number >= 0)
-        if self.dead_letters is not None:
-            self.dead_letters.given_back(seat, numbers)
+        if self.attempts is not None:
+            self.attempts.given_back(seat, numbers)
 
     # ---- ends
 
@@ -392,8 +446,8 @@ class Model(Holdings):
     def _end(self, connection: Connection, seat: Seat) -> None:
         if self.claims is not None:
             self.claims.left(seat)
-        if self.dead_letters is not None:
-            self.dead_letters.left_behind(seat.held.values())
+        if self.attempts is not None:
+            self.attempts.left_behind(seat.held.values())
         for place in list(seat.held):
             self._release(seat, place)
         if connection.seats.get(seat.consumer_id) is seat:

@@ -121,6 +121,26 @@ class Cluster:
         self.owner = self.dice.choice(self.addresses)
         self.load()
 
+    def let_in(self, consumer: Consumer) -> None:
+        """One more; the first one after the subscription was deleted makes it again."""
+        if self.deleted:
+            self.on_let_in()
+            self.deleted = False
+        self.consumers.append(consumer)
+
+    def seek(self, ledger: int, entry: int) -> None:
+        """The cursor stands before this entry."""
+        self.storage.move_cursor(self.storage.entries.index(self.storage.by_place[ledger, entry]))
+        self.on_seek()
+
+    def delete(self) -> None:
+        """The subscription is no more: who comes later has all messages from the topic's first one on."""
+        self.storage.move_cursor(0)
+        if self.coordinator is not None:
+            self.coordinator.forget()
+        self.deleted = True
+        self.on_seek()
+
     def close_consumers(self) -> None:
         """Tell every consumer that it is closed."""
         consumers, self.consumers = self.consumers, []

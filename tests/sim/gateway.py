@@ -20,7 +20,7 @@ from proxy.service_url import parse_service_url
 from tests.sim.leases import check_leases
 from tests.sim.network import Listener
 from tests.sim.seats import Violation
-from tests.sim.slots import SLOTS, murmur, range_slot
+from tests.sim.slots import slot_of_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.net.subscription.subscription import Subscription
     from tests.sim.checkers import Model
+    from tests.sim.lot import Lot
     from tests.sim.machine import Process
     from tests.sim.network import Network
     from tests.sim.seats import Seat
@@ -89,6 +90,17 @@ def heed_monitor(subscriptions: Subscriptions) -> None:
     listener = subscriptions.events.listen(rings, wanted=lambda event: event.kind == "contract_violated")
 
 
+def tell_lot(subscriptions: Subscriptions, lot: Lot) -> None:
+    """Of each end of an order to it."""
+
+    def tell() -> None:
+        for event in listener.take()[1]:
+            lot.told(event)
+
+    kinds = {"redriven", "parked_dropped", "redrive_failed"}
+    listener = subscriptions.events.listen(tell, wanted=lambda event: event.kind in kinds)
+
+
 class Looked(Protocol):
     """What is looked at: a gateway, or a replica about one of its topics."""
 
@@ -101,10 +113,18 @@ class Looked(Protocol):
         """The one that is looked at, if it is there."""
 
 
-def _cut(subscription: Subscription | None) -> int:
-    """Bytes that pieces of batches cost besides: most are cut long after they were read, when they come back."""
-    entries = () if subscription is None else subscription.state.dispatcher.outstanding.entries.values()
-    return PART_BYTES * sum(len(entry.parts) for entry in entries if isinstance(entry, Batch))
+def _besides(subscription: Subscription | None) -> int:
+    """Bytes that pieces of batches cost besides: most are cut long after they were read, when they come back.
+
+    And what is redriven, some messages of each key that operators order, whatever else is held.
+    """
+    if subscription is None:
+        return 0
+    dispatcher = subscription.state.dispatcher
+    batches = [entry for entry in dispatcher.outstanding.entries.values() if isinstance(entry, Batch)]
+    fed = (part.batch for parts in dispatcher.diversions.fed.values() for part in parts)
+    redriven = sum(batch.bytes_held for batch in fed if batch is not None)
+    return PART_BYTES * sum(len(batch.parts) for batch in batches) + redriven
 
 
 class WakeUps:
@@ -115,6 +135,11 @@ class WakeUps:
         self._storage = storage
         self._model = model
         self._kinds = kinds
+        self._keys: dict[int, list[str]] = {}
+        """By slot; each key has one as long as the world lasts."""
+        self._slot_of: dict[str, int] = {}
+        self._known = 0
+        """Messages whose keys are known."""
         self.looked = 0
 
     def look(self, gateway: Looked) -> None:
@@ -123,13 +148,13 @@ class WakeUps:
         settings = gateway.settings
         held = gateway.subscriptions._bytes_held
         allowed = settings.gateway_memory_bytes + BURST_BYTES
-        if held > allowed and held > allowed + _cut(gateway.subscription):
+        if held > allowed and held > allowed + _besides(gateway.subscription):
             raise Violation(f"G7: {held} bytes held, {settings.gateway_memory_bytes} allowed")
         process = gateway.process
         subscription = gateway.subscription
         lease_s = 0.0 if subscription is None else subscription.state.dispatcher.ack_lease_s
         heard_s = max(process.went_on_s, self._model.leases_since_s)
-        check_leases(self._seats(gateway), lease_s, process.now(), heard_s)
+        check_leases(self._seats(gateway), lease_s, _surely(process), heard_s)
         if subscription is None or self._model.unsettled:
             return
         if subscription.state.ended or subscription.state.dispatcher.paused:
@@ -141,6 +166,17 @@ class WakeUps:
         """Those of its workers."""
         _ = gateway
         return self._model.seats()
+
+    def _keys_in(self, subscription: Subscription, slot: int) -> list[str]:
+        """All keys of a slot that there are."""
+        messages = self._storage.messages
+        for number in range(self._known, len(messages)):
+            key = messages[number].key
+            if key not in self._slot_of:
+                self._slot_of[key] = slot_of(subscription, key)
+                self._keys.setdefault(self._slot_of[key], []).append(key)
+        self._known = len(messages)
+        return self._keys.get(slot, [])
 
     def _serves(self, gateway: Looked, key: str) -> bool:
         """Whether it is to deliver the key."""
@@ -154,7 +190,7 @@ class WakeUps:
         for key in [key for key in self._model._open if self._serves(gateway, key)]:
             waiting = (number for number in self._model.open_of(key) if number not in self._model.holder)
             first = next(waiting, None)
-            if first is not None:
+            if first is not None and first not in self._model.late:
                 entry = self._storage.messages[first].entry
                 if (entry.ledger << 40) + entry.entry in arrived and not self._in_transaction(subscription, first):
                     heads.append(first)
@@ -219,13 +255,14 @@ class WakeUps:
     def _in_interval(self, gateway: Looked, subscription: Subscription, slot: int) -> bool:
         """Whether the slot came free so lately that it may be held for the interval's end, and no longer ago."""
         interval_s = gateway.settings.key_shared_unblocking_interval_ms / 1_000
-        now_s = gateway.process.now()
-        if not interval_s or gateway.process.went_on_s == now_s:
+        now_s = _surely(gateway.process)
+        if not interval_s or gateway.process.just_went_on:
             return bool(interval_s)
         claims = self._model.claims
-        if claims is not None and any(slot_of(subscription, key) == slot for key in claims.keys):
+        keys = self._keys_in(subscription, slot)
+        if claims is not None and not claims.keys.isdisjoint(keys):
             return True  # the gateway's edge does not show when it knows how a transaction ended
-        freed = (at for key, at in self._model.freed_at.items() if slot_of(subscription, key) == slot)
+        freed = (self._model.freed_at.get(key, 0.0) for key in keys)
         return now_s <= max(freed, default=0.0) + interval_s
 
     def _waits_for_key(self, gateway: Looked, subscription: Subscription, slot: int) -> bool:
@@ -233,8 +270,7 @@ class WakeUps:
         if slot in subscription.state.dispatcher.diversions.held:
             return True
         policy = self._model.keys
-        held = (self._model.by_key[key] for key in self._model.by_key if slot_of(subscription, key) == slot)
-        there = sum(map(len, held))
+        there = sum(len(self._model.by_key.get(key, ())) for key in self._keys_in(subscription, slot))
         room = policy.window - there
         if policy.window and room <= 0:
             return True
@@ -244,22 +280,20 @@ class WakeUps:
         return self._waits_for_retry(gateway, subscription, slot)
 
     def _waits_for_retry(self, gateway: Looked, subscription: Subscription, slot: int) -> bool:
-        now_s = gateway.process.now()
-        of_slot = (
-            at
-            for each, at in self._model.retry_at.items()
-            if slot_of(subscription, self._storage.messages[each].key) == slot
-        )
-        latest = max(of_slot, default=0.0)
-        return now_s <= latest or (latest > 0.0 and gateway.process.went_on_s == now_s)
+        now_s = _surely(gateway.process)
+        keys, messages = self._keys_in(subscription, slot), self._storage.messages
+        latest = max((at for each, at in self._model.retry_at.items() if messages[each].key in keys), default=0.0)
+        return now_s <= latest or (latest > 0.0 and gateway.process.just_went_on)
 
     def _holders(self, subscription: Subscription, slot: int) -> set[Seat]:
         """Who holds messages of the slot, by the model."""
-        return {
-            self._model.holder[next(iter(held))]
-            for key, held in self._model.by_key.items()
-            if held and slot_of(subscription, key) == slot
-        }
+        held = (self._model.by_key.get(key) for key in self._keys_in(subscription, slot))
+        return {self._model.holder[next(iter(each))] for each in held if each}
+
+
+def _surely(process: Process) -> float:
+    """The moment that a gateway's times have come to, wherever in its turns they were taken and timers were set."""
+    return process.clock_s - 2 * process.longest_turn_s
 
 
 def seat_of(subscription: Subscription, worker: Worker, model: Model) -> Seat | None:
@@ -284,15 +318,8 @@ def _takes(worker: Worker) -> bool:
     return not worker.drained_by_operator and not (worker.max_unacked and worker.over_unacked)
 
 
-_slots: dict[tuple[bool, str], int] = {}
-
-
 def slot_of(subscription: Subscription, key: str) -> int:
     """The key's slot, from the facts' formula."""
     state = subscription.state
     ring = state.settings.selector == "consistent_hashing" and not (state.policy.sticky or state.streamed)
-    slot = _slots.get((ring, key))
-    if slot is None:
-        slot = murmur(key) % (SLOTS - 1) + 1 if ring else range_slot(key)
-        _slots[ring, key] = slot
-    return slot
+    return slot_of_key(key, ring=ring)

@@ -24,6 +24,7 @@ from tests.sim.dead_letter_mutants import MUTANTS as DEAD_LETTER_MUTANTS
 from tests.sim.deployment.mutants import MUTANTS as OF_OWNERS
 from tests.sim.key_policy_mutants import MUTANTS as KEY_POLICY_MUTANTS
 from tests.sim.lease_mutants import MUTANTS as LEASE_MUTANTS
+from tests.sim.lot_mutants import MUTANTS as LOT_MUTANTS
 from tests.sim.monitor_mutants import MUTANTS as MONITOR_MUTANTS
 from tests.sim.mutant import Mutant
 from tests.sim.net_mutants import MUTANTS as NET_MUTANTS
@@ -44,6 +45,7 @@ MUTANTS = (
     *TRANSACTION_MUTANTS,
     *DEAD_LETTER_MUTANTS,
     *PARKING_MUTANTS,
+    *LOT_MUTANTS,
     *MONITOR_MUTANTS,
     *OF_GROUPS,
     *OF_OWNERS,

@@ -184,4 +184,22 @@ MUTANTS: Final = (
         "        self.services.account(-self._bytes_reported)\n",
         "",
     ),
+    Mutant(
+        "a subscription is deleted under other workers",
+        "proxy/net/subscription/requests.py",
+        "        if self._lifecycle.worker_count > 1 and not command.force:\n",
+        "        if self._lifecycle.worker_count < 1 and not command.force:\n",
+    ),
+    Mutant(
+        "who asks for all it has again gets the first of it only",
+        "proxy/core/acknowledgement.py",
+        "    wanted = list(worker.pending if keys is None else keys)\n",
+        "    wanted = list(list(worker.pending)[:1] if keys is None else keys)\n",
+    ),
+    Mutant(
+        "of those that are lost in one turn the first alone leaves",
+        "proxy/net/subscription/membership.py",
+        "        self._losing = bool(self._lost)\n",
+        "        self._losing, self._lost = False, []\n",
+    ),
 )

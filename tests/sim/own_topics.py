@@ -62,6 +62,14 @@ class OwnTopic:
         handle = None if connection is None else connection.producers.get(producer_id)
         return handle is not None and not handle.closed
 
+    def refuses(self, tail: bytes) -> pb.ServerError | None:
+        """The error with which this message, or the producer of any if it is empty, is refused; None if it is not."""
+        _ = tail
+        return None
+
+    def refused(self, tail: bytes) -> None:
+        """A message was."""
+
     def publish(self, tail: bytes) -> tuple[int, int]:
         """Take a message; where it stands."""
         if self.stores:
@@ -136,7 +144,7 @@ class OwnTopic:
         self._producers.unload()
         self._tell()
         for reader in list(self.readers.values()):
-            reader.session.close_consumer(reader)  # type: ignore[attr-defined]  # only deployments' sessions read
+            reader.session.close_consumer(reader)
 
     def drop(self, session: BrokerSession) -> None:
         """A connection is gone."""
@@ -146,6 +154,11 @@ class OwnTopic:
         if connection is not None:
             self._producers.drop(connection)
             self._tell()
+
+    @property
+    def used(self) -> bool:
+        """Whether anybody produces or reads."""
+        return bool(self._producers.shared or self.readers)
 
     def _tell(self) -> None:
         self._producers.come_to_rest()

@@ -40,10 +40,10 @@ class Seat:
     received: int = 0
     held: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     """Message id to the numbers in it, in the order delivered, -1 where acknowledged."""
+    returned: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """The same, of what it asked for again last."""
     sent_at: dict[tuple[int, int], float] = field(default_factory=dict)
     """When each of them was written; not of chunked messages' chunks, but for their last ones."""
-    given_back: set[tuple[int, int]] = field(default_factory=set)
-    """Pieces of chunked messages that it gave back, and has not got again."""
     extended_at: float = 0.0
     """When it last asked for more time to acknowledge."""
 
@@ -137,14 +137,14 @@ class Holdings:
         return False
 
     def _begun(self, seat: Seat, number: int) -> int:
-        """The first piece of the chunked message that the worker has begun and this one continues; 0 for any other.
+        """The first piece of the chunked message that the worker has begun and this one continues; -1 for any other.
 
         The rest goes to who has the beginning even while an earlier message waits that was asked for again meanwhile:
         it is part of a message that this worker had before.
         """
         messages = self._storage.messages
         if not messages[number].follows or self.holder.get(number - 1) is not seat:
-            return 0
+            return -1
         while messages[number].follows:
             number -= 1
         return number
@@ -174,20 +174,12 @@ class Holdings:
         pieces = [
             piece for number in numbers if len(self.pieces_of(number)) > 1 for piece in self.pieces_at(seat, number)
         ]
-        self._release(seat, place)
-        for piece in pieces:
-            entry = self._storage.messages[piece].entry
-            self._release(seat, (entry.ledger, entry.entry))
-            seat.given_back.add((entry.ledger, entry.entry))
+        entries = [self._storage.messages[piece].entry for piece in pieces]
+        for given_back in {place, *((entry.ledger, entry.entry) for entry in entries)}:
+            if given_back in seat.held:
+                seat.returned[given_back] = list(seat.held[given_back])
+            self._release(seat, given_back)
         return pieces
-
-    def _acked_unsent(self, seat: Seat, place: tuple[int, int]) -> list[int]:
-        """A piece that it gave back may be about to be sent once more: the gateway takes the ack for that one's."""
-        if place in seat.given_back:
-            for number in self._storage.by_place[place].numbers:
-                self.no_longer_open(number)
-                self._acked_ever.add(number)
-        return []
 
     # ---- what is done
 

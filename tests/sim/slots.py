@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import mmh3
 
 SLOTS = 65_536
@@ -17,6 +19,12 @@ def murmur(key: str) -> int:
 def range_slot(key: str) -> int:
     """Of a key, where ranges of slots are divided; slot 0 has none."""
     return murmur(key) % SLOTS or 1
+
+
+@cache
+def slot_of_key(key: str, *, ring: bool) -> int:
+    """Of a key, on the ring of consistent hashing or where ranges are divided."""
+    return murmur(key) % (SLOTS - 1) + 1 if ring else range_slot(key)
 
 
 def stream_of(key: str) -> int:

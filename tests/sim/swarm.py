@@ -49,16 +49,32 @@ FAULTS = (
     "seek",
     "long_silence",
 )
+LATER_FAULTS = {"operator_exclude": 0.2, "workers_leave": 0.25, "unsubscribe": 0.12}
 IN_TRANSACTIONS = 0.4
 """Of the worlds that may have them, how many have transactions."""
 BESIDE = 0.6
 """Of these, of those where the cursor is moved or messages are given up."""
 WHOLE_ONLY = 0.4
 """Of those that forward no acks of single messages, in how many transactions come without such, too."""
+JUMP_CHANCES = (0.001, 0.02)
+JUMPS_S = (0.0, 0.0, 0.003, 0.05, 0.6)
+"""The first is a slice's end, the last a lease's."""
+UNLOAD_JUMP_S = 0.05
+"""A gateway that took longer over a turn cannot know that a topic was unloaded early, and sends again what it lost."""
 KILLS = ("gateway_kill", "broker_kill")
+ALL_CHANCES = (0.0, 0.0, 0.1, 0.6)
 DEAD_LETTER_AFTER = (0, 0, 0, 0, 0, 1, 2, 3)
 CHUNKS_BESIDE = 0.3
 """Of the worlds with dead letters, how many have chunked messages though they did not draw them, or have more."""
+PARK_AFTER = (0, 0, 0, 0, 1, 2, 3)
+"""Where there are no dead letters."""
+OF_PARKED = ("operator_redrive", "operator_drop", "parking_refuse")
+NOT_PARKED = ("seek", "unsubscribe")
+"""What brings older messages again while their key is parked: their order is not promised."""
+PARKED_BACKLOG = 60
+"""At most: what is parked and redriven again and again takes its time."""
+PARKED_NACKS = 0.05
+"""At least so many deliveries are given back where keys are parked for that."""
 POISONED_ONE_IN = (3, 10, 30)
 """Of so many messages one is given back by all workers, where that is what dead letters come from."""
 
@@ -88,6 +104,10 @@ class Swarm:
     openings: OpeningLimits
     transactions: bool = False
     """Whether workers acknowledge inside transactions."""
+    jump_chance: float = 0.0
+    """That the gateway's clock moves on by more than nothing from one look at it to the next."""
+    jump_s: float = 0.0
+    """By how much, on average; 0 where it stands still while the gateway runs."""
 
     def dice(self, what: str) -> random.Random:
         """The dice of one part of the world: what another part draws changes nothing for it."""
@@ -108,7 +128,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         selector=selector,
         kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))) + _chunks(seed, dead_letter_after),
         keys=dice.choice((1, 3, 8, 40)),
-        faults=tuple(fault for fault in FAULTS if dice.random() < 0.3) + _exclusion(seed),
+        faults=tuple(fault for fault in FAULTS if dice.random() < 0.3) + _later_faults(seed),
         fault_weight=dice.choice((0.5, 2.0, 6.0)),
         brokers=dice.choice((1, 1, 2)),
         workers_max=dice.choice((1, 2, 4, 7)),
@@ -143,8 +163,35 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         ),
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=_openings(random.Random(f"{seed}/openings")),  # noqa: S311 - as above
+        jump_chance=random.Random(f"{seed}/jumps").choice(JUMP_CHANCES),  # noqa: S311 - as above
+        jump_s=random.Random(f"{seed}/jump").choice(JUMPS_S),  # noqa: S311 - as above
     )
-    return _with_transactions(swarm, random.Random(f"{seed}/transactions"))  # noqa: S311 - as above
+    if "unload" in swarm.faults:
+        swarm = replace(swarm, jump_s=min(swarm.jump_s, UNLOAD_JUMP_S))
+    all_chance = random.Random(f"{seed}/all").choice(ALL_CHANCES)  # noqa: S311 - as above
+    swarm = replace(swarm, tempers=tuple(replace(temper, all_chance=all_chance) for temper in swarm.tempers))
+    return _with_transactions(_with_parking(swarm), random.Random(f"{seed}/transactions"))  # noqa: S311 - as above
+
+
+def _with_parking(swarm: Swarm) -> Swarm:
+    """In some worlds with order and without dead letters; the gateway is killed in most, for the topic is the record.
+
+    Without chunked messages, which are judged chunk by chunk.
+    """
+    dice = random.Random(f"{swarm.seed}/park")  # noqa: S311 - as above
+    park_after = dice.choice(PARK_AFTER)
+    if not park_after or swarm.settings.dead_letter_after or swarm.mode == "unordered":
+        return swarm
+    faults = [fault for fault in swarm.faults if fault not in NOT_PARKED]
+    faults += [fault for fault in OF_PARKED if dice.random() < 0.7]
+    faults += [kill for kill in KILLS if kill not in faults and dice.random() < 0.5]
+    kinds = tuple(kind for kind in swarm.kinds if kind != "chunked") or ("single",)
+    tempers = tuple(replace(each, nack_chance=max(each.nack_chance, PARKED_NACKS)) for each in swarm.tempers)
+    poisoned_one_in = dice.choice((0, *POISONED_ONE_IN))
+    tempers = tuple(_failing(temper, poisoned_one_in) for temper in tempers)
+    settings = replace(swarm.settings, park_after=park_after)
+    backlog = min(swarm.backlog, PARKED_BACKLOG)
+    return replace(swarm, faults=tuple(faults), kinds=kinds, backlog=backlog, tempers=tempers, settings=settings)
 
 
 def _with_transactions(swarm: Swarm, dice: random.Random) -> Swarm:
@@ -170,9 +217,9 @@ def _openings(dice: random.Random) -> OpeningLimits:
     )
 
 
-def _exclusion(seed: int | str) -> tuple[str, ...]:
-    """A later fault, drawn apart, so that the other draws of a seed stay what they were."""
-    return ("operator_exclude",) if random.Random(f"{seed}/exclude").random() < 0.2 else ()  # noqa: S311 - as above
+def _later_faults(seed: int | str) -> tuple[str, ...]:
+    """Later faults, drawn apart, so that the other draws of a seed stay what they were."""
+    return tuple(fault for fault, share in LATER_FAULTS.items() if random.Random(f"{seed}/{fault}").random() < share)  # noqa: S311 - as above
 
 
 def _dead_letters(seed: int | str) -> tuple[int, int]:

@@ -20,7 +20,7 @@ BROKEN_SEEDS = (2_842, 5_794, 5_974, 940_422)
 
 def test_no_seed_breaks_a_guarantee() -> None:
     """Whatever network, brokers, workers and operators do, G1 to G8 hold, and in the end everything gets through."""
-    messages = given_up = claimed = 0
+    messages = given_up = claimed = redriven = dropped = deleted = 0
     for result in run_many(range(SEEDS), JOBS):
         if result.outcome is None:
             pytest.fail(report(shrink(result)))
@@ -28,9 +28,15 @@ def test_no_seed_breaks_a_guarantee() -> None:
         messages += result.outcome.messages
         given_up += result.outcome.dead_letters
         claimed += result.outcome.claimed
+        redriven += result.outcome.redriven
+        dropped += result.outcome.dropped
+        deleted += result.outcome.deleted
     assert messages > 100 * SEEDS, "worlds in which hardly anything happens prove nothing"
     assert given_up > 2 * SEEDS, "nor those in which no message is given up"
     assert claimed > 2 * SEEDS, "nor those in which none is acknowledged inside a transaction"
+    assert redriven > 2 * SEEDS, "nor those in which no key is parked"
+    assert dropped > SEEDS // 10, "nor those in which none of them is dropped"
+    assert deleted > SEEDS // 50, "nor those in which no worker deletes the subscription"
 
 
 @pytest.mark.parametrize("seed", BROKEN_SEEDS)

@@ -41,6 +41,8 @@ class Temper:
     """That a delivery is never acknowledged."""
     nack_chance: float = 0.0
     """That it is asked for again instead."""
+    all_chance: float = 0.0
+    """That with it all is asked for that the worker has, by a request that names nothing."""
     poisoned_one_in: int = 0
     """Of so many messages it asks for one again each time, by their number; 0 is of none."""
     twice_chance: float = 0.0
@@ -229,4 +231,9 @@ class Worker(Client):
             self._later(self.temper.extends_s, partial(self._extend, times - 1))
 
     def _nack(self, delivery: Delivery) -> None:
+        if self.temper.all_chance and self._dice.random() < self.temper.all_chance:
+            self._life += 1  # official clients forget all that they have
+            self._pieces.clear()
+            self._send(commands.redeliver(self._consumer_id, []))
+            return
         self._send(commands.redeliver(self._consumer_id, [(delivery.ledger, delivery.entry)]))

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from proxy.core.key_policy import NO_POLICY
 from proxy.net.subscription.openings import Openings
-from proxy.net.subscription.own_topics import dead_letter_topic
+from proxy.net.subscription.own_topics import dead_letter_topic, parking_topic
+from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
+from tests.sim.attempts import Attempts
 from tests.sim.background import Background
 from tests.sim.broker import Broker
 from tests.sim.checkers import Model
@@ -22,10 +24,13 @@ from tests.sim.client import key_shared
 from tests.sim.cluster import GOOD_MANNERS, Cluster
 from tests.sim.connection import End, Tap, Weather
 from tests.sim.dead_letters import DeadLetters
-from tests.sim.gateway import Gateway, WakeUps
-from tests.sim.machine import Process, Schedule
+from tests.sim.deletion import Deletion
+from tests.sim.gateway import Gateway, WakeUps, tell_lot
+from tests.sim.lot import Lot
+from tests.sim.machine import Pace, Process, Schedule
 from tests.sim.network import Listener, Network
-from tests.sim.seats import Violation
+from tests.sim.seats import FRAME_BYTES_MAX, Violation
+from tests.sim.slots import slot_of_key
 from tests.sim.statistics import Numbers
 from tests.sim.storage import Producer, Storage
 from tests.sim.transactional_worker import TransactionalWorker
@@ -69,6 +74,14 @@ class Outcome:
     """Messages that were given up."""
     claimed: int
     """Messages that were acknowledged in transactions."""
+    parked: int
+    """Messages that went to the parking topic."""
+    redriven: int
+    """Messages that came back from there."""
+    dropped: int
+    """Messages that an operator had deleted there."""
+    deleted: int
+    """How often a worker deleted the subscription."""
 
 
 class Edge(Tap):
@@ -76,6 +89,7 @@ class Edge(Tap):
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        self._to_brokers: dict[End, frames.FrameSplitter] = {}
 
     def opened(self, end: End) -> None:
         """As the base says."""
@@ -86,8 +100,18 @@ class Edge(Tap):
         """As the base says."""
         if end in self._model.connections:
             self._model.wrote(end, data)
-        elif self._model.dead_letters is not None and end.process.name == "gateway":
-            self._model.dead_letters.wrote(end, data)
+        elif end.process.name == "gateway":
+            topic = self._model.dead_letters or self._model.lot
+            if topic is not None:
+                self._sent(topic, end, data)
+
+    def _sent(self, topic: DeadLetters | Lot, end: End, data: bytes) -> None:
+        """Towards a broker: what goes to a topic of the gateway's own."""
+        if end not in self._to_brokers:
+            self._to_brokers[end] = frames.FrameSplitter(FRAME_BYTES_MAX)
+        for frame in self._to_brokers[end].feed(data):
+            if frames.frame_type(frame) == pb.BaseCommand.SEND:
+                topic.goes(frame[frames.payload_start(frame) :])
 
     def arrives(self, end: End, data: bytes) -> None:
         """As the base says."""
@@ -110,7 +134,7 @@ class World:
         self.storage = Storage()
         self.model = Model(
             self.storage,
-            lambda: self.schedule.now_s,
+            lambda: self.gateway.process.clock_s,
             ordered=swarm.mode != "unordered",
             mixed="mixed_batch" in swarm.kinds,
         )
@@ -125,14 +149,13 @@ class World:
         addresses = [f"pulsar://broker-{number}:6650" for number in range(swarm.brokers)]
         dice = swarm.dice("broker")
         self.cluster = Cluster(self.storage, dice, addresses, swarm.manners, lambda: self.schedule.now_s)
+        self.model.deletion = Deletion(TOPIC, self.model)
+        self.cluster.on_let_in = self.model.deletion.made_again
+        self.cluster.on_seek = self.model.cursor_moved
         self.cluster.on_close = self.model.consumer_closed
         self.cluster.on_forgot = self.model.forgot
         self.cluster.behind = lambda: bool(self.model.forgotten)
-        attempts = swarm.settings.key_policy().dead_letter_after
-        if attempts:
-            name = dead_letter_topic(swarm.settings.dead_letter_topic, TOPIC, SUBSCRIPTION)
-            self.model.dead_letters = DeadLetters(name, self.model, self.storage, attempts)
-            self.cluster.own_topics[name] = self.model.dead_letters
+        self._begin_own_topic()
         self.brokers = [self._start_broker(address) for address in addresses]
         self.coordinator = self._start_coordinator() if swarm.transactions else None
         self.workers: list[Worker] = []
@@ -142,6 +165,25 @@ class World:
         for _ in range(swarm.backlog):
             self.producer.publish()
 
+    def _begin_own_topic(self) -> None:
+        """Where messages go that have used their attempts."""
+        settings, model = self.swarm.settings, self.model
+        policy = settings.key_policy()
+        if not policy.max_attempts:
+            return
+        model.attempts = Attempts(self.storage, model, policy.max_attempts)
+        if policy.park_after:
+            model.lot = Lot(parking_topic(settings.parking_topic, TOPIC, SUBSCRIPTION), model)
+            model.lot.slot_of = self._slot_of
+            self.cluster.own_topics[model.lot.name] = model.lot
+        else:
+            name = dead_letter_topic(settings.dead_letter_topic, TOPIC, SUBSCRIPTION)
+            model.dead_letters = DeadLetters(name, model, model.attempts)
+            self.cluster.own_topics[name] = model.dead_letters
+
+    def _slot_of(self, number: int) -> int:
+        return slot_of_key(self.storage.messages[number].key, ring=self.swarm.selector == "consistent_hashing")
+
     # ---- processes
 
     def _process(self, name: str) -> Process:
@@ -150,7 +192,7 @@ class World:
 
     def _start_broker(self, address: str) -> Broker:
         process = self._process("broker")
-        broker = Broker(process, address, self.cluster, self.model.cursor_moved)
+        broker = Broker(process, address, self.cluster)
         self.network.listeners[address] = Listener(process, broker.accept)
         return broker
 
@@ -158,9 +200,11 @@ class World:
         coordinator = Coordinator(self._process("coordinator"), self.storage, self.swarm.dice("coordinator"))
         self.cluster.coordinator = coordinator
         in_parts = self.swarm.settings.upstream_batch_index_ack
-        self.model.claims = Claims(coordinator, self.storage, lambda: self.schedule.now_s, in_parts=in_parts)
+        self.model.claims = Claims(coordinator, self.storage, lambda: self.gateway.process.clock_s, in_parts=in_parts)
         coordinator.on_committed = self.model.committed
         coordinator.on_given_back = self._given_back
+        if self.model.lot is not None:
+            self.model.claims.is_parked = self.model.lot.has
         if self.model.dead_letters is not None:
             dice = self.swarm.dice("rest")
             coordinator.gives_rest_back = lambda: dice.random() < GIVEN_BACK
@@ -176,13 +220,17 @@ class World:
     def _start_gateway(self) -> Gateway:
         process = self._process("gateway")
         swarm = self.swarm
+        if swarm.jump_s:
+            process.pace = Pace(swarm.dice(f"pace/{process.number}"), swarm.jump_chance, swarm.jump_s)
         background = Background(process, swarm.dice(f"background/{process.number}"))
         openings = Openings(process, background, swarm.openings)
         gateway = Gateway(process, self.network, self.cluster.addresses, swarm.settings, swarm.limits, openings)
+        if self.model.lot is not None:
+            tell_lot(gateway.subscriptions, self.model.lot)
         process.after_turn = self._after_gateway_turn
         self.model.new_life()
-        if self.model.dead_letters is not None:
-            self.model.dead_letters.new_gateway()
+        if self.model.attempts is not None:
+            self.model.attempts.new_gateway()
         self.model.keys = swarm.settings.key_policy() if swarm.mode != "unordered" else NO_POLICY
         self.model.forbidden.clear()
         return gateway
@@ -194,6 +242,8 @@ class World:
             gateway.life = subscription
             self.cluster.subscribed = 0
             self.model.new_life()
+        if gateway.process.busy:
+            return
         if self._look_dice.random() < WAKE_UPS_LOOKED_AT:
             self.wake_ups.look(gateway)
         if self._look_dice.random() < NUMBERS_LOOKED_AT:
@@ -234,6 +284,7 @@ class World:
             self.trace.append(actions.step(step))
         self.heal(actions)
         self.part()
+        lot = self.model.lot
         return Outcome(
             len(self.storage.messages),
             self.model.deliveries,
@@ -244,6 +295,10 @@ class World:
             self.numbers.looked,
             self.model.dead_letters.total if self.model.dead_letters is not None else 0,
             self.model.claims.total if self.model.claims is not None else 0,
+            lot.parked_total if lot is not None else 0,
+            lot.redriven_total if lot is not None else 0,
+            len(lot.dropped) if lot is not None else 0,
+            self.model.deletion.done if self.model.deletion is not None else 0,
         )
 
     def heal(self, actions: Actions) -> None:
@@ -252,6 +307,8 @@ class World:
         if self.coordinator is not None:
             self.coordinator.close()
         self.cluster.manners = GOOD_MANNERS
+        if self.gateway.process.pace is not None:
+            self.gateway.process.pace.jump_chance = 0.0
         self.network.weather = Weather(0.0005, 0.0, 1 << 20, 1 << 18)
         for worker in self.workers:
             worker.process.run(worker.read_again)
@@ -267,10 +324,12 @@ class World:
         end_s = self.schedule.now_s + HEAL_S
         while self.schedule.now_s < end_s:
             self.advance(HEAL_STEP_S)
-            if not any(entry.owed for entry in self.storage.entries):
+            actions.redrive_all()
+            if not any(entry.owed for entry in self.storage.entries) and not (self.model.lot and self.model.lot.left):
                 break
         else:
             left = [number for e in self.storage.entries for p, number in enumerate(e.numbers) if e.owed >> p & 1]
+            left += self.model.lot.left if self.model.lot is not None else []
             raise Violation(f"liveness: messages {left[:20]} ({len(left)}) did not get through in {HEAL_S:g} s")
         self.advance(HEAL_STEP_S)
 
@@ -284,8 +343,12 @@ class World:
             raise Violation(f"leak: {subscriptions._bytes_held} bytes held, {len(subscriptions._subscriptions)} left")
         if self.cluster.consumers:
             raise Violation("leak: a consumer was left behind at the broker")
-        if self.model.dead_letters is not None:
-            self.model.dead_letters.check_end()
+        topic = self.model.dead_letters or self.model.lot
+        if topic is not None and topic.used:
+            raise Violation(f"leak: a producer or a consumer of {topic.name} was left behind at the broker")
+        lost = [number for number in range(len(self.storage.messages)) if not self.model.is_done(number)]
+        if lost and not self.model.seek_asked:  # by which messages are skipped
+            raise Violation(f"lost: messages {lost[:20]} ({len(lost)})")
         waiting = {worker.name: sorted(worker.unanswered) for worker in self.workers if worker.unanswered}
         if any(worker.unanswered and not worker.process.dead for worker in self.workers):
             raise Violation(f"requests that were never answered: {waiting}")

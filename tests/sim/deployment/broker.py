@@ -155,10 +155,7 @@ class DeploymentSession(BrokerSession):
             consumer.probes = body.consumer_name.endswith("-probe")
             consumer.shares = _shares(body)
             consumer.slots = _slots(body)
-            if cluster.deleted:
-                cluster.on_let_in()
-                cluster.deleted = False
-            cluster.consumers.append(consumer)
+            cluster.let_in(consumer)
             self._consumers[body.consumer_id] = consumer
         return commands.success(body.request_id)
 
@@ -180,32 +177,18 @@ class DeploymentSession(BrokerSession):
         if not isinstance(occupant, Consumer):
             return commands.error(body.request_id, pb.MetadataError, "Consumer not found")
         cluster = occupant.cluster
-        storage, place = cluster.storage, (body.message_id.ledgerId, body.message_id.entryId)
-        storage.move_cursor(storage.entries.index(storage.by_place[place]))
-        cluster.on_seek()
+        cluster.seek(body.message_id.ledgerId, body.message_id.entryId)
         self.broker.close_consumers(cluster)
         return commands.success(body.request_id)
 
     def _unsubscribe(self, body: Any) -> bytes:
-        """Delete the subscription; a consumer that comes later makes it again, from the topic's first message on."""
+        """As the base says; also of a reader."""
         occupant = self._consumers.get(body.consumer_id)
         if isinstance(occupant, Reader):
             self._leave(occupant)
             occupant.topic.unsubscribe(occupant)
             return commands.success(body.request_id)
-        if not isinstance(occupant, Consumer):
-            return commands.error(body.request_id, pb.MetadataError, "Consumer not found")
-        cluster = occupant.cluster
-        if len(cluster.consumers) > 1 and not body.force:
-            return commands.error(body.request_id, pb.MetadataError, "Unconnected or shared consumer")
-        self._leave(occupant)  # without a word
-        cluster.storage.move_cursor(0)
-        if cluster.coordinator is not None:
-            cluster.coordinator.forget()
-        cluster.deleted = True
-        cluster.on_seek()
-        self.broker.close_consumers(cluster)
-        return commands.success(body.request_id)
+        return super()._unsubscribe(body)
 
     def _last_message_id(self, body: Any) -> bytes:
         occupant = self._consumers.get(body.consumer_id)
@@ -266,7 +249,7 @@ class DeploymentBroker(Broker):
         self, process: Process, address: str, clusters: dict[str, Cluster], own_topics: dict[str, OwnTopic]
     ) -> None:
         """`clusters` are the topics that workers consume, by name; `own_topics` what the gateways have."""
-        super().__init__(process, address, next(iter(clusters.values())), lambda: None)
+        super().__init__(process, address, next(iter(clusters.values())))
         self.clusters = clusters
         self.own_topics = own_topics
         for topic in own_topics.values():
@@ -295,12 +278,11 @@ class DeploymentBroker(Broker):
         self.own_topic(sentinel_of(name)).unload()
         cluster.load()
 
-    @staticmethod
-    def close_consumers(cluster: Cluster) -> None:
-        """Of a topic, by the broker's own will."""
+    def close_consumers(self, cluster: Cluster) -> None:
+        """As the base says."""
         cluster.on_close()
         for consumer in list(cluster.consumers):
-            consumer.session.close_consumer(consumer)  # type: ignore[attr-defined]
+            consumer.session.close_consumer(consumer)  # type: ignore[arg-type]  # a deployment's session
 
     def accept(self, peer: str) -> DeploymentSession:
         """As the base says."""

@@ -14,7 +14,7 @@ with replicas that lead workers there. So G1 to G5 hold for each owner as for a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from proxy.net.owner.door import Knock
 from proxy.net.owner.legs import ClientLegs
@@ -30,7 +30,6 @@ from tests.sim.storage import bits_of
 
 if TYPE_CHECKING:
     from proxy.net.subscription.subscription import Subscription
-    from tests.sim.deployment.lot import Lot
     from tests.sim.deployment.replica import Replica
     from tests.sim.deployment.world import Deployment, Topic
 
@@ -54,12 +53,8 @@ class OwnersModel(Model):
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
-        self.lot: Lot | None = None
-        """Where keys are parked, if they may be."""
         self._taken: set[int] = set()
         """Messages of a consumer that was closed, which may be on their way to its client still."""
-        self._asked_to_delete: dict[Seat, tuple[list[Seat], bool]] = {}
-        """Who was there besides, and whether by force."""
         self._with_broker: dict[Seat, dict[tuple[int, int], list[int]]] = {}
         """What workers have of the broker itself."""
         self._past: list[Subscription] = []
@@ -92,11 +87,7 @@ class OwnersModel(Model):
             self._taken.update(held)
             if seat is not None and held and self.world.swarm.orderly:
                 raise Violation(f"owners: {seat.name} has {held}, and is closed though there was time")
-        asker = connection.deletions.get(command.success.request_id) if command.type == T.SUCCESS else None
         super()._answered(connection, command)
-        if asker is not None and asker in self._asked_to_delete:
-            others, force = self._asked_to_delete.pop(asker)
-            self.topic.deletion.is_told(asker, others, force=force)
 
     def arrives(self, end: End, data: bytes) -> None:
         """As the base says."""
@@ -121,36 +112,12 @@ class OwnersModel(Model):
         """Whether the owner that delivered last has waited until nothing was open that it does not know."""
         return self._life is not None and not self._life.state.counters.takeovers_at_risk
 
-    def _subscribes(self) -> None:
-        self.topic.deletion.subscribes()
-
-    def _said(self, connection: Connection, seat: Seat, kind: int, body: Any) -> None:
-        super()._said(connection, seat, kind, body)
+    def _others_than(self, seat: Seat) -> list[Seat] | None:
         end = self._reading
-        if kind == T.UNSUBSCRIBE and end is not None and not _is_led(end, seat.consumer_id):
-            here = [other for other in self.seats() if other.joined and other.end.process is end.process]
-            others = [other for other in here if other is not seat and not _is_led(other.end, other.consumer_id)]
-            self._asked_to_delete[seat] = others, body.force
-
-    def is_done(self, number: int) -> bool:
-        """Whether a worker acknowledged the message, or an operator had it deleted."""
-        return self.was_acked(number) or (self.lot is not None and number in self.lot.dropped)
-
-    def _may_come_again(self, number: int) -> bool:
-        """One that was parked out of a batch: the original topic has it still, and may send it during a redrive."""
-        entry = self._storage.messages[number].entry
-        return self._kept_elsewhere(number) and bool(entry.unacked >> entry.numbers.index(number) & 1)
-
-    def _kept_elsewhere(self, number: int) -> bool:
-        return self.lot is not None and self.lot.had(number)
-
-    def _receipt(self, connection: Connection, body: pb.CommandAckResponse) -> None:
-        super()._receipt(connection, body)
-        promised = connection.acked.pop(body.request_id, [])
-        if self.lot is not None and not body.HasField("error"):
-            left = [number for number in promised if self.lot.has(number)]
-            if left:
-                raise Violation(f"G3: a receipt for {left}, which the parking topic has not heard of")
+        if end is None or _is_led(end, seat.consumer_id):
+            return None
+        here = [other for other in super()._others_than(seat) or () if other.end.process is end.process]
+        return [other for other in here if not _is_led(other.end, other.consumer_id)]
 
     def _done(self, number: int) -> None:
         super()._done(number)

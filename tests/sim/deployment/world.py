@@ -14,16 +14,17 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.sim.client import key_shared
 from tests.sim.cluster import GOOD_MANNERS, Cluster, Manners
 from tests.sim.connection import Weather
+from tests.sim.deletion import Deletion
 from tests.sim.deployment.broker import DeploymentBroker, sentinel_of
-from tests.sim.deployment.deletion import Deletion, delete_all
+from tests.sim.deployment.deletion import delete_all
 from tests.sim.deployment.draw import divisible
 from tests.sim.deployment.judge import Edges, OwnersModel
-from tests.sim.deployment.lot import Lot
 from tests.sim.deployment.orders import Operators, Standing
 from tests.sim.deployment.replica import Replica, address_of
 from tests.sim.deployment.streams import StreamsModel, StreamWakeUps
 from tests.sim.deployment.transactions import OpenTransactions, let_ask
 from tests.sim.gateway import WakeUps
+from tests.sim.lot import Lot
 from tests.sim.machine import Process, Schedule
 from tests.sim.network import Listener, Network
 from tests.sim.seats import Violation
@@ -117,7 +118,7 @@ class Topic:
         self.model.keys = swarm.settings.key_policy()
         self.lot = Lot(parking_topic(swarm, self.name), self.model) if swarm.settings.park_after else None
         self.model.lot = self.lot
-        self.deletion = Deletion(self)
+        self.deletion = self.model.deletion = Deletion(self.name, self.model)
         self.standing = Standing(self, self.model.keys)
         self.wake_ups = (StreamWakeUps if self.streamed else WakeUps)(self.storage, self.model, kinds)
         keys = [f"key-{key}" for key in range(swarm.keys)]

@@ -6,6 +6,12 @@ entry and every acknowledgement here:
 - what is acknowledged here was acknowledged by a worker, or its key's drop was ordered, or another copy is left;
 - a worker's receipt for a redriven message means that this topic has the acknowledgement.
 
+And of a lone gateway, which alone shows when it sends and what it tells operators:
+
+- a message goes in when no worker has anything of its slot;
+- the first of a slot does so when one of the slot has used its attempts (`attempts`); a redriven message's begin anew;
+- a redrive that ends because of that does so after them.
+
 That nothing newer of a key is delivered before what is parked of it needs no rule of its own: no worker has
 acknowledged it, so G2 says that.
 """
@@ -15,15 +21,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.parked import mark_of
 from tests.sim.own_topics import OwnTopic, Reader, send
 from tests.sim.seats import Violation, numbers_in
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from proxy.wire import pulsar_pb2 as pb
+    from proxy.net.events import Event
     from tests.sim.checkers import Model
 
 
@@ -46,6 +53,14 @@ class Lot(OwnTopic):
         self.dropped: set[int] = set()
         """Those that were."""
         self.parked_total = self.redriven_total = 0
+        self.takes_one_in = 1
+        """Of messages it refuses all but every so many-th, by their number; 0 takes nothing, 1 everything."""
+        self.slot_of: Callable[[int], int] | None = None
+        """A message's slot, where a lone gateway is judged."""
+        self._gaps: set[int] = set()
+        """Messages that it refused last."""
+        self._parked: set[int] = set()
+        """Slots that are parked, as far as this life of the subscription has shown."""
 
     # ---- what is in it
 
@@ -57,10 +72,52 @@ class Lot(OwnTopic):
         """Whether it is parked."""
         return any(entry not in self._acked for entry in self._copies.get(number, ()))
 
+    def is_gap(self, number: int) -> bool:
+        """Whether newer ones may be redriven before it: it was refused, and they were not."""
+        return number in self._gaps
+
     @property
     def left(self) -> list[int]:
         """Messages that are parked."""
         return [number for number in self._copies if self.has(number)]
+
+    def owes(self, number: int) -> bool:
+        """Whether the acknowledgement of a message that a worker has acknowledged is to be here: its copy is done."""
+        beside = self._numbers[next(iter(self._copies[number]))] if self.had(number) else ()
+        return self.has(number) and all(each in self._model.acked for each in beside)
+
+    # ---- what a gateway does
+
+    def goes(self, tail: bytes) -> None:
+        """It sends this to a broker."""
+        if mark_of(tail) is not None or self._model.unsettled or self.slot_of is None:
+            return
+        for number in numbers_in(tail)[0]:
+            slot = self.slot_of(number)
+            at = next((seat for each, seat in self._model.holder.items() if self.slot_of(each) == slot), None)
+            if at is not None:
+                raise Violation(f"parked: message {number} goes in, and {at.name} has something of its slot")
+            if slot not in self._parked and not self._may_park(slot):
+                raise Violation(f"parked: message {number} goes in, and none of its slot has used its attempts")
+            self._parked.add(slot)
+
+    def _may_park(self, slot: int) -> bool:
+        assert self.slot_of is not None
+        assert self._model.attempts is not None
+        used_up = any(self.slot_of(number) == slot for number in self._model.attempts.used_up())
+        return used_up or any(self.slot_of(number) == slot for number in self.left)
+
+    def told(self, event: Event) -> None:
+        """The gateway tells its operators."""
+        slot = event.facts["slot"]
+        if event.kind in {"redriven", "parked_dropped"}:
+            self._parked.discard(slot)
+            return
+        attempts = self._model.attempts
+        if attempts is None or self.slot_of is None or "has used its attempts" not in event.facts["reason"]:
+            return
+        if not any(self.slot_of(number) == slot for number in attempts.used_up()):
+            raise Violation(f"parked: the redrive of slot {slot} ends, and none of its messages has used its attempts")
 
     # ---- operators
 
@@ -72,14 +129,43 @@ class Lot(OwnTopic):
 
     def let_redrive(self, numbers: Iterable[int]) -> None:
         """An operator has these delivered: none waits for a retry."""
+        numbers = list(numbers)
         for number in numbers:
             self._model.retry_at.pop(number, None)
+        if self._model.attempts is not None:
+            self._model.attempts.let_deliver(numbers)
+        for number in numbers:
+            if self.has(number):
+                self._counts_anew(number)
+
+    def _counts_anew(self, number: int) -> None:
+        """It is a copy that is delivered from now on."""
+        if self._model.attempts is not None and number not in self._model.holder:
+            self._model.attempts.begin_again([number])
 
     def another_owner(self) -> None:
         """An order ends with the owner that took it."""
         self._may_drop.clear()
 
+    def new_life(self) -> None:
+        """Of the subscription at a gateway. What was to be deleted may be on its way to the broker."""
+        self._parked.clear()
+
     # ---- at the broker
+
+    def refuses(self, tail: bytes) -> pb.ServerError | None:
+        """As the base says; what is refused of some messages only is their own fault."""
+        if self.takes_one_in == 1:
+            return None
+        if not self.takes_one_in:
+            return pb.ProducerBlockedQuotaExceededError
+        taken = not tail or mark_of(tail) is not None or max(numbers_in(tail)[0]) % self.takes_one_in == 0
+        return None if taken else pb.NotAllowedError
+
+    def refused(self, tail: bytes) -> None:
+        """As the base says."""
+        if mark_of(tail) is None:
+            self._gaps.update(numbers_in(tail)[0])
 
     def publish(self, tail: bytes) -> tuple[int, int]:
         """As the base says."""
@@ -89,6 +175,8 @@ class Lot(OwnTopic):
             self._numbers[entry] = tuple(numbers)
             for number in numbers:
                 self._copies.setdefault(number, set()).add(entry)
+                self._gaps.discard(number)
+                self._counts_anew(number)
                 self._model.retry_at.pop(number, None)
             self.parked_total += len(numbers)
         return super().publish(tail)
@@ -108,7 +196,8 @@ class Lot(OwnTopic):
         for number in numbers:
             if self.has(number):
                 continue
-            if self._model.was_acked(number):
+            if self._model.was_acked(number) or number in self._model.late:
+                self._model.no_longer_open(number)
                 self.redriven_total += 1
             elif number in self._may_drop:
                 self.dropped.add(number)
