@@ -136,7 +136,7 @@ class Model(Holdings):
                     if self._kept_elsewhere(number):
                         continue
                     if number in self.late and number in self.meant:
-                        self._done(number)
+                        self.done(number)
                         continue
                     raise Violation(f"G3: message {number} was acknowledged at the broker, by no worker")
                 self.forgotten.discard(number)
@@ -148,7 +148,7 @@ class Model(Holdings):
         assert self.claims is not None
         known = self.claims.committed(numbers)
         for number in numbers:
-            self._done(number)
+            self.done(number)
             if number not in known:
                 # A seek had the broker send it again, though its transaction was open. Who got it knows of none.
                 self.acked_in_life.discard(number)
@@ -418,10 +418,11 @@ class Model(Holdings):
         done = [number for index, number in enumerate(numbers) if number >= 0 and not left >> index & 1]
         self._take_from(seat, place, set(done))
         for number in done:
-            self._done(number)
+            self.done(number)
         return done
 
-    def _done(self, number: int) -> None:
+    def done(self, number: int) -> None:
+        """A worker acknowledged it."""
         self.no_longer_open(number)
         self._acked_ever.add(number)
         self.acked_in_life.add(number)

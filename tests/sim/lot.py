@@ -196,14 +196,16 @@ class Lot(OwnTopic):
         for number in numbers:
             if self.has(number):
                 continue
-            if self._model.was_acked(number) or number in self._model.late:
-                self._model.no_longer_open(number)
+            if self._model.was_acked(number):
                 self.redriven_total += 1
             elif number in self._may_drop:
                 self.dropped.add(number)
-                self._model.no_longer_open(number)
+            elif number in self._model.late:
+                self._model.done(number)
+                self.redriven_total += 1
             else:
                 raise Violation(f"parked: message {number} was deleted, and no worker had acknowledged it")
+            self._model.no_longer_open(number)
 
     def dispatch(self) -> None:
         """Send what may go; what is acknowledged goes only to who has no place of its own here."""

@@ -119,8 +119,8 @@ class OwnersModel(Model):
         here = [other for other in super()._others_than(seat) or () if other.end.process is end.process]
         return [other for other in here if not _is_led(other.end, other.consumer_id)]
 
-    def _done(self, number: int) -> None:
-        super()._done(number)
+    def done(self, number: int) -> None:
+        super().done(number)
         now_s, published_s = self._now(), self.topic.published_s[number]
         if self.world.swarm.calm and published_s >= ORIGIN_S + BEGUN_S:
             waited_s = now_s - published_s
@@ -201,7 +201,7 @@ class OwnersModel(Model):
         done = [number for bit, number in enumerate(numbers) if number >= 0 and not left >> bit & 1]
         for number in done:
             numbers[numbers.index(number)] = -1
-            OwnersModel._done(self, number)
+            OwnersModel.done(self, number)
             self.acked_in_life.discard(number)  # which the owner cannot know
         return done
 
