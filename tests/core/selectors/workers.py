@@ -41,7 +41,10 @@ Owners = dict[int, FakeWorker]
 
 def owners_by_slot(selector: Assigned) -> Owners:
     """Return the owner of every slot that has one."""
-    return {slot: owner for (start, end), owner in selector.assignment() for slot in range(start, end + 1)}
+    owners: Owners = {}
+    for (start, end), owner in selector.assignment():
+        owners.update(dict.fromkeys(range(start, end + 1), owner))
+    return owners
 
 
 def same_owners(left: Owners, right: Owners) -> bool:
@@ -51,9 +54,11 @@ def same_owners(left: Owners, right: Owners) -> bool:
 
 def changed_slots(before: Owners, after: Owners) -> dict[int, tuple[int, int]]:
     """Return slot -> (id of the owner before, id of the owner after) where they differ."""
-    slots = before.keys() | after.keys()
-    pairs = {slot: (id(before.get(slot)), id(after.get(slot))) for slot in slots}
-    return {slot: pair for slot, pair in pairs.items() if pair[0] != pair[1]}
+    return {
+        slot: (id(earlier), id(later))
+        for slot in before.keys() | after.keys()
+        if (earlier := before.get(slot)) is not (later := after.get(slot))
+    }
 
 
 def moved_slots(moves: Iterable[RangeMove[FakeWorker]]) -> dict[int, tuple[int, int]]:
