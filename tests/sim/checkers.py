@@ -135,8 +135,7 @@ class Model(Holdings):
                 if not (self.was_acked(number) or self._is_dead_letter(number)):
                     if self._kept_elsewhere(number):
                         continue
-                    if number in self.late and number in self.meant:
-                        self.done(number)
+                    if self.counts_late(number):
                         continue
                     raise Violation(f"G3: message {number} was acknowledged at the broker, by no worker")
                 self.forgotten.discard(number)
@@ -169,6 +168,13 @@ class Model(Holdings):
             or (self.lot is not None and number in self.lot.dropped)
             or (self.dead_letters is not None and self.dead_letters.has(number))
         )
+
+    def counts_late(self, number: int) -> bool:
+        """Whether it is an ack of what was asked for again that the message's end is owed to; then it is done."""
+        if not (number in self.late and number in self.meant):
+            return False
+        self.done(number)
+        return True
 
     def _may_come_again(self, number: int) -> bool:
         """One that was parked out of a batch: the original topic has it still, and may send it during a redrive."""

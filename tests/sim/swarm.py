@@ -56,9 +56,8 @@ BESIDE = 0.6
 """Of these, of those where the cursor is moved or messages are given up."""
 WHOLE_ONLY = 0.4
 """Of those that forward no acks of single messages, in how many transactions come without such, too."""
-JUMP_CHANCES = (0.001, 0.02)
-JUMPS_S = (0.0, 0.0, 0.003, 0.05, 0.6)
-"""The first is a slice's end, the last a lease's."""
+PACES = ((0.0, 0.0), (0.0, 0.0), (0.2, 0.003), (0.02, 0.05), (0.002, 0.6))
+"""How often the gateway's clock jumps, and how far: over a slice's end, over a retry's, over a lease's."""
 UNLOAD_JUMP_S = 0.05
 """A gateway that took longer over a turn cannot know that a topic was unloaded early, and sends again what it lost."""
 KILLS = ("gateway_kill", "broker_kill")
@@ -120,6 +119,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
     mode, selector = dice.choice(MODES), dice.choice(SELECTORS)
     small = dice.random() < 0.3
     lease_ms = random.Random(f"{seed}/lease").choice((0, 0, 0, 200, 3_000))  # noqa: S311 - as above
+    pace = random.Random(f"{seed}/pace").choice(PACES)  # noqa: S311 - as above
     dead_letter_after, poisoned_one_in = _dead_letters(seed) if mode != "unordered" else (0, 0)
     swarm = Swarm(
         seed=str(seed),
@@ -163,8 +163,8 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         ),
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=_openings(random.Random(f"{seed}/openings")),  # noqa: S311 - as above
-        jump_chance=random.Random(f"{seed}/jumps").choice(JUMP_CHANCES),  # noqa: S311 - as above
-        jump_s=random.Random(f"{seed}/jump").choice(JUMPS_S),  # noqa: S311 - as above
+        jump_chance=pace[0],
+        jump_s=pace[1],
     )
     if "unload" in swarm.faults:
         swarm = replace(swarm, jump_s=min(swarm.jump_s, UNLOAD_JUMP_S))
