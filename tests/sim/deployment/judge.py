@@ -120,6 +120,7 @@ class OwnersModel(Model):
         return [other for other in here if not _is_led(other.end, other.consumer_id)]
 
     def done(self, number: int) -> None:
+        """As the base says. In a calm world it must not have waited for long."""
         super().done(number)
         now_s, published_s = self._now(), self.topic.published_s[number]
         if self.world.swarm.calm and published_s >= ORIGIN_S + BEGUN_S:
