@@ -39,12 +39,16 @@ MUTANTS: Final = (
         WORKERS,
         "            self._state.dispatcher.set_writable(self.worker, writable=False, now=self._state.now())\n",
         "            pass\n",
+        tests=OF_LEASES,
+        simulated=False,
     ),
     Mutant(
         "who has ended is sent what lies ready for it",
         "proxy/net/subscription/subscription.py",
         "        if subscriber.ended or self.outbox.write(",
         "        if self.outbox.write(",
+        tests=OF_LEASES,
+        simulated=False,
     ),
     Mutant(
         "a call for more time is not heard",

@@ -8,7 +8,6 @@ from tests.sim.mutant import Mutant
 
 CORE: Final = "proxy/core/parking.py"
 DIVERSIONS: Final = "proxy/core/diversions.py"
-LOT: Final = "proxy/net/subscription/parking.py"
 REDRIVES: Final = "proxy/net/subscription/redrives.py"
 
 MUTANTS: Final = (
@@ -35,12 +34,6 @@ MUTANTS: Final = (
         CORE,
         "        diversions.redriving.pop(part.slot, None)\n        diversions.stray[part.slot] = None\n",
         "        diversions.stray[part.slot] = None\n",
-    ),
-    Mutant(
-        "parking: a redrive is begun over a message that the topic refuses",
-        "proxy/net/subscription/redrive_checks.py",
-        "    if refused is not None and any(",
-        "    if refused is not None and not reason and any(",
     ),
     Mutant(
         "parking: what is redriven comes in the order in which it was parked, not in the topic's",

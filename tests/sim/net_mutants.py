@@ -196,10 +196,4 @@ MUTANTS: Final = (
         "    wanted = list(worker.pending if keys is None else keys)\n",
         "    wanted = list(list(worker.pending)[:1] if keys is None else keys)\n",
     ),
-    Mutant(
-        "of those that are lost in one turn the first alone leaves",
-        "proxy/net/subscription/membership.py",
-        "        self._losing = bool(self._lost)\n",
-        "        self._losing, self._lost = False, []\n",
-    ),
 )
