@@ -126,8 +126,6 @@ class BrokerSession:
         body = _body(command)
         tail = self._tails.popleft() if command.type == T.SEND else b""
         refused = dice.random() < manners.refuse_chance and command.type not in _NEVER_REFUSED
-        if refused and tail and body.producer_id in self._produced:
-            self._produced[body.producer_id].refused(tail)
         if refused:
             answer = _refusal(command, pb.ServiceNotReady, "not now")
         elif command.type == T.SEND:
@@ -225,7 +223,6 @@ class BrokerSession:
         refused = topic.refuses(tail)
         if refused is None:
             return receipt(topic, body, tail)
-        topic.refused(tail)
         return send_error(body, refused, "the topic does not take it")
 
     def _last_message_id(self, body: Any) -> bytes:

@@ -328,7 +328,7 @@ class Model(Holdings):
             if self.holder.get(earlier) is not seat and earlier not in self._excused:
                 if self.claims is not None and self.claims.excuse(seat, earlier):
                     continue
-                if earlier in self.late or (self.lot is not None and self.lot.is_gap(earlier)):
+                if earlier in self.late:
                     continue
                 raise Violation(f"G2: {key}: message {number} for {seat.name} overtakes {earlier}")
 

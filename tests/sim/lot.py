@@ -57,8 +57,6 @@ class Lot(OwnTopic):
         """Of messages it refuses all but every so many-th, by their number; 0 takes nothing, 1 everything."""
         self.slot_of: Callable[[int], int] | None = None
         """A message's slot, where a lone gateway is judged."""
-        self._gaps: set[int] = set()
-        """Messages that it refused last."""
         self._parked: set[int] = set()
         """Slots that are parked, as far as this life of the subscription has shown."""
 
@@ -71,10 +69,6 @@ class Lot(OwnTopic):
     def has(self, number: int) -> bool:
         """Whether it is parked."""
         return any(entry not in self._acked for entry in self._copies.get(number, ()))
-
-    def is_gap(self, number: int) -> bool:
-        """Whether newer ones may be redriven before it: it was refused, and they were not."""
-        return number in self._gaps
 
     @property
     def left(self) -> list[int]:
@@ -162,11 +156,6 @@ class Lot(OwnTopic):
         taken = not tail or mark_of(tail) is not None or max(numbers_in(tail)[0]) % self.takes_one_in == 0
         return None if taken else pb.NotAllowedError
 
-    def refused(self, tail: bytes) -> None:
-        """As the base says."""
-        if mark_of(tail) is None:
-            self._gaps.update(numbers_in(tail)[0])
-
     def publish(self, tail: bytes) -> tuple[int, int]:
         """As the base says."""
         if mark_of(tail) is None:
@@ -175,7 +164,6 @@ class Lot(OwnTopic):
             self._numbers[entry] = tuple(numbers)
             for number in numbers:
                 self._copies.setdefault(number, set()).add(entry)
-                self._gaps.discard(number)
                 self._counts_anew(number)
                 self._model.retry_at.pop(number, None)
             self.parked_total += len(numbers)

@@ -67,9 +67,6 @@ class OwnTopic:
         _ = tail
         return None
 
-    def refused(self, tail: bytes) -> None:
-        """A message was."""
-
     def publish(self, tail: bytes) -> tuple[int, int]:
         """Take a message; where it stands."""
         if self.stores:
