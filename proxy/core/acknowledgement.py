@@ -99,7 +99,7 @@ def ack_indexes(
 def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None, now: float) -> int:
     """The worker wants deliveries again, all of them if `keys` is None; returns how many messages come back.
 
-    With a chunk all that it has of the message comes back, which is no attempt more for chunks that it did not name.
+    With a chunk all that it has of the message does, which is no attempt more for chunks that it did not name.
     """
     wanted = list(worker.pending if keys is None else keys)
     rest = _taken(worker, rest_of(worker, wanted))
@@ -178,17 +178,16 @@ def take_back(
 ) -> list[Part]:
     """Deliveries that were pending are so no more and count as waiting; the caller places them.
 
-    `wanted` if the worker asked for them: then they wait as long as the policy says. They count as delivered once
-    unless the client is known not to have `seen` them, and as come back but for those whose object ids are in `along`.
-    An attempt was used by those that the worker `wanted` again, or by the message that it `tried`.
+    `wanted` if the worker asked for them: then they used an attempt and wait as long as the policy says, but for those
+    that it did not name, whose object ids are in `along`. Else the message that it `tried` used one. They count as
+    delivered once unless the client is known not to have `seen` them.
 
     What still lies in the worker's outbox is taken out of it: it was never sent, so it used no permits and is no
     redelivery. Left there, it would reach the worker twice, or a second worker as well.
     """
     unsent = withdraw(dispatcher, worker, units) if worker.outbox else set()
     before = worker.redelivered_messages
-    counted: list[Part] = []
-    places: list[int] = []
+    counted, places = list[Part](), list[int]()
     for part in units:
         noted = dispatcher.endings if id(part) not in unsent else None
         if noted is not None:
@@ -200,7 +199,8 @@ def take_back(
         if not seen or id(part) in unsent:
             part.attempts -= 1
         else:
-            part.redeliveries += id(part) not in along
+            part.redeliveries += 1
+            part.spared += id(part) in along
             worker.redelivered_messages += part.count
             counted.append(part)
             if noted is not None:

@@ -136,7 +136,9 @@ def test_who_asks_for_a_chunk_gets_the_message_again(asked: int) -> None:
     assert rig.got("c1") == [1, 2, 3, 4, 5, 6]
     assert rig.nack("c1", asked) == 3
     assert rig.got("c1") == [1, 2, 3]
-    assert [part.redeliveries for part in rig.workers["c1"].pending.values()][-3:].count(1) == 1
+    again = list(rig.workers["c1"].pending.values())[-3:]
+    assert [part.redeliveries for part in again] == [1, 1, 1]
+    assert sum(part.attempts_used for part in again) == 1
 
 
 def test_a_message_given_up_is_finished_by_nobody() -> None:
@@ -500,3 +502,18 @@ def test_a_chunk_that_came_back_itself_goes_on_with_its_key_once_a_dead_letter_h
     for part in rig.dispatcher.diversions.take_fresh():
         arrived(rig.dispatcher, part, rig.now)
     assert rig.got("c1") == [4]
+
+
+@pytest.mark.parametrize("asked", [(3,), (1, 2, 3)])
+def test_a_chunk_that_is_acknowledged_before_it_leaves_once_more_does_not_leave(asked: tuple[int, ...]) -> None:
+    """Whether the worker asked for it, or got it along with one that it asked for."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 10)
+    for index in range(3):
+        rig.chunk(1 + index, A, "u", index, 3)
+    assert rig.got("c1") == [1, 2, 3]
+    rig.flow("c1", 10)
+    rig.nack("c1", *asked)
+    rig.ack("c1", 2)
+    assert rig.got("c1") == [1, 3]
+    assert rig.acked_upstream() == [2]
