@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from itertools import cycle
 
 import pulsar
 import pytest
@@ -72,43 +71,41 @@ def test_chunked_messages_arrive_whole(large_gateway: KeylineGateway, new_topic:
         client.close()
 
 
-@pytest.mark.parametrize("given_back", ["asked for", "left behind"])
+@pytest.mark.parametrize(("given_back", "deliveries"), [("asked for", 2), ("left behind", 3)])
 def test_a_poisoned_chunked_message_is_whole_in_the_dead_letters(
-    start_pulsar: StartPulsar, start_gateway: StartGateway, new_topic: Callable[[str], str], given_back: str
+    start_pulsar: StartPulsar,
+    start_gateway: StartGateway,
+    new_topic: Callable[[str], str],
+    given_back: str,
+    deliveries: int,
 ) -> None:
-    """Whether its workers ask for it again, which this client does by the last chunk alone, or leave with it."""
+    """Whether its worker asks for it again, which this client does by the last chunk alone, or each closes at it."""
     broker = start_pulsar(settings={"maxMessageSize": str(SMALL_BYTES)})
     gateway, topic = start_gateway(broker, dead_letter_after="2", key_window="1"), new_topic("poisoned-chunks")
     poison = random.Random(topic).randbytes(4 * SMALL_BYTES)  # noqa: S311 - a payload, no secret
     client, direct = pulsar.Client(gateway.service_url), pulsar.Client(broker.service_url)
     letters = direct.subscribe(f"{topic}-s-DLQ", "look", initial_position=pulsar.InitialPosition.Earliest)
 
-    kind = pulsar.ConsumerType.KeyShared
-    workers = [
-        client.subscribe(topic, "s", consumer_type=kind, consumer_name=name, negative_ack_redelivery_delay_ms=50)
-        for name in ("a", "b", "c")  # one stays, so that the gateway counts on
-    ]
+    def subscribed() -> pulsar.Consumer:
+        kind = pulsar.ConsumerType.KeyShared
+        return client.subscribe(topic, "s", consumer_type=kind, negative_ack_redelivery_delay_ms=50)
 
-    def received() -> tuple[pulsar.Consumer, pulsar.Message]:
-        for worker in cycle(workers):
-            for message in available(worker):
-                return worker, message
-        raise AssertionError
+    worker = subscribed()
 
     producer = direct.create_producer(topic, batching_enabled=False, chunking_enabled=True)
     producer.send(poison, partition_key="k", properties={"own": "v"})
     producer.send(b"next", partition_key="k")
-    for _ in range(2):
-        worker, message = received()
+    for _ in range(deliveries):
+        message = worker.receive(RECEIVE_MS)
         assert message.data() == poison
         if given_back == "asked for":
             worker.negative_acknowledge(message)
         else:
-            workers.remove(worker)
             worker.close()
+            worker = subscribed()
     letter = letters.receive(RECEIVE_MS)
     assert (letter.data(), letter.partition_key(), letter.properties()["own"]) == (poison, "k", "v")
-    worker, message = received()
+    message = worker.receive(RECEIVE_MS)
     assert message.data() == b"next"
     worker.acknowledge(message)
 
