@@ -29,6 +29,7 @@ from integration.standalone import PulsarStandalone
 WRITING_S_MAX: Final = 180.0
 """Java writes the archive when it ends, in some ten seconds on two cores."""
 MESSAGES: Final = 20
+RECEIVE_MS: Final = 30_000
 TOPIC: Final = "persistent://public/default/classes"
 
 
@@ -37,6 +38,7 @@ def ensure(version: str) -> Path:
 
     Raises:
         ToolMissingError, DownloadError, StartError: as starting a broker does.
+        IntegrationError: the broker served no client, or Java wrote nothing.
     """
     archive = artifacts.broker(version).classes(java())
     waiting = "another process makes an archive of classes; waiting for it"
@@ -48,7 +50,10 @@ def _make(version: str, work: Path) -> Path:
     print(f"making an archive of the classes of Pulsar {version}, once", file=sys.stderr, flush=True)
     broker = PulsarStandalone(version, data=work / "data", options=(f"-XX:ArchiveClassesAtExit={archive}",))
     with broker:
-        _use(broker.service_url)
+        try:
+            _use(broker.service_url)
+        except pulsar.PulsarException as error:
+            raise IntegrationError(f"the broker did not serve a client: {error}") from error
         broker.stop(WRITING_S_MAX)
     if not archive.exists():
         raise IntegrationError(f"Java has written no archive; end of the broker's log:\n{tail(broker.log)}")
@@ -63,7 +68,7 @@ def _use(service_url: str) -> None:
     for number in range(MESSAGES):
         producer.send(b"message", partition_key=str(number))
     for _ in range(MESSAGES):
-        consumer.acknowledge(consumer.receive())
+        consumer.acknowledge(consumer.receive(RECEIVE_MS))
     client.close()
 
 

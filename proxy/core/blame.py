@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.steps import finished
 from proxy.core.verdict import Surroundings, starving
-from proxy.core.worker_health import QUIET_S, WorkerState, checkup_steps
+from proxy.core.worker_health import QUIET_S, STOPPED, WorkerState, checkup_steps
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
@@ -53,11 +53,7 @@ def blame(dispatcher: Dispatcher, around: Surroundings, now: float) -> Blame:
         return NO_BLAME
     checkup = finished(checkup_steps(dispatcher, now))
     hungry = starving(dispatcher, checkup, around)
-    stopped = [
-        worker
-        for state in (WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING, WorkerState.REFUSING)
-        for worker in checkup.in_state(state)
-    ]
+    stopped = [worker for state in STOPPED for worker in checkup.in_state(state)]
     blamed = [*stopped, *checkup.in_state(WorkerState.SLOW)]
     filler = checkup.most_waited_for() if hungry is not None else None
     if filler is not None:

@@ -140,7 +140,7 @@ class Part:
         self.tail = tail
         self.redeliveries = redeliveries
         self.spared = 0
-        """How many of them used no attempt: see `diversions`."""
+        """How many of them used no attempt: see `attempts`."""
         self.received_at = now
         self.waits_since = now
         """When it came, or came back from a worker; of no meaning while it is pending."""
@@ -166,7 +166,7 @@ class Part:
 
     @property
     def attempts_used(self) -> int:
-        """Of those that `diversions` counts."""
+        """As `attempts` counts them."""
         return self.redeliveries - self.spared
 
     @property

@@ -78,7 +78,7 @@ class Changes:
     def leave(self, worker: Worker, *, closed: bool = False) -> list[RangeMove[Worker]]:
         """The worker is gone: its slots go to others, its unacknowledged messages wait for them at their places.
 
-        `closed` if its consumer was closed in good order, see `diversions`. Once more changes nothing: a close and a
+        `closed` if its consumer was closed in good order, see `attempts`. Once more changes nothing: a close and a
         lost connection may both tell of it.
         """
         dispatcher = self._dispatcher

@@ -21,7 +21,7 @@ from proxy.core.verdict import (
 )
 from proxy.core.waiting import WaitReason
 from proxy.core.words import counted, lasting
-from proxy.core.worker_health import Urgency, WorkerState
+from proxy.core.worker_health import STOPPED, Urgency, WorkerState
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
@@ -34,7 +34,6 @@ IDLE_S: Final = 10.0
 """Without a delivery or an ack for so long, nothing is to be delivered: at one instant nothing often is."""
 QUEUES_ASKED_MAX: Final = 16
 """Queues, those of which something has waited longest, that are asked why it waits."""
-_STATES_FIRST: Final = (WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING, WorkerState.REFUSING)
 _STATES_THEN: Final = (WorkerState.SLOW, WorkerState.UNACKED_LIMIT, WorkerState.DRAINED_BY_OPERATOR)
 _SINCE: Final = attrgetter("waits_since")
 _WAITS_WHERE: Final = {
@@ -69,7 +68,7 @@ def subscription_verdict(dispatcher: Dispatcher, checkup: Checkup, around: Surro
         return verdict
     found = [
         starving(dispatcher, checkup, around),
-        *(_of_workers(dispatcher, checkup, around, state) for state in _STATES_FIRST),
+        *(_of_workers(dispatcher, checkup, around, state) for state in STOPPED),
         _without_owner(dispatcher, checkup, around),
         dead_letters_wait(dispatcher, around),
         *(_of_workers(dispatcher, checkup, around, state) for state in _STATES_THEN),

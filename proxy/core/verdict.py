@@ -247,20 +247,16 @@ def _help(dispatcher: Dispatcher, state: WorkerState, worker: Worker, around: Su
     """Advice and a command."""
     name = quote(worker.name)
     match state:
-        case WorkerState.STOPPED_ACKNOWLEDGING | WorkerState.NOT_READING:
-            restart = f"Restart {worker.name}: its client is connected, its application hangs."
+        case WorkerState.STOPPED_ACKNOWLEDGING | WorkerState.NOT_READING | WorkerState.REFUSING:
+            if state is WorkerState.REFUSING:
+                first = f"Look at {worker.name}'s log: what it tries fails."
+                then = "If the others succeed, this gives its keys to them"
+            else:
+                first = f"Restart {worker.name}: its client is connected, its application hangs."
+                then = "Until then this gives its keys, and what it holds, to other workers"
             if worker.sticky_ranges or len(dispatcher.workers) == 1:  # no other worker would take over
-                return f"{restart} This shows what it holds:", f"keyline pending {around.target} {name}"
-            return (
-                f"{restart} Until then this gives its keys, and what it holds, to other workers; --undo readmits it:"
-            ), f"keyline exclude {around.target} {name}"
-        case WorkerState.REFUSING:
-            look = f"Look at {worker.name}'s log: what it tries fails."
-            if worker.sticky_ranges or len(dispatcher.workers) == 1:
-                return f"{look} This shows what it holds:", f"keyline pending {around.target} {name}"
-            return (
-                f"{look} If the others succeed, this gives its keys to them; --undo readmits it:"
-            ), f"keyline exclude {around.target} {name}"
+                return f"{first} This shows what it holds:", f"keyline pending {around.target} {name}"
+            return f"{first} {then}; --undo readmits it:", f"keyline exclude {around.target} {name}"
         case WorkerState.SLOW:
             return (
                 f"Look at {worker.name}'s machine and what it works on; this shows what would move if it left:"

@@ -86,6 +86,8 @@ URGENCY: Final = {
     WorkerState.HANDING_OVER: Urgency.WATCH,
 }
 """The others need nothing."""
+STOPPED: Final = (WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING, WorkerState.REFUSING)
+"""Of these no ack is to be expected; in the order in which they are told."""
 
 
 _OF_NO_WORKER: Final = frozenset(

@@ -136,7 +136,7 @@ def uuid_of(metadata: MessageMetadata) -> str:
 def is_chunk(metadata: MessageMetadata) -> bool:
     """Whether an entry is a piece of a larger message: one of several, by a number that there is, of one with a uuid.
 
-    Any other that says so is a message like all: a producer may write what it likes, and nobody can put that together.
+    Any other that says so is a message like all: a producer may write what it likes, and no client reads that.
     A batch is none either, as for Java's and C++'s clients.
     """
     total = metadata.num_chunks_from_msg
