@@ -125,7 +125,7 @@ def _find_slots(tails: list[bytes]) -> Timed:
 def _write_frames(tails: list[bytes]) -> Timed:
     def run() -> None:
         for entry, tail in enumerate(tails):
-            message_start(CONSUMER_ID, frames_made.LEDGER, entry, 0, len(tail), NO_EXTRAS)
+            message_start(CONSUMER_ID, frames_made.LEDGER, entry, 0, NO_EXTRAS).of(entry, len(tail))
 
     return run
 

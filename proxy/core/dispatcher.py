@@ -71,10 +71,8 @@ class Dispatcher(Serving):
                 and not owner.ready
                 and owner.join_gate is None
             ):
-                holder = self.slots.holder(slot) if self.ordered else 0
-                if (not holder or holder == owner.index) and (self.leases is None or self.leases.allows(slot, now)):
-                    if self.ordered:
-                        self.slots.hold(slot, owner.index, count)
+                leased = self.leases is None or self.leases.allows(slot, now)
+                if leased and (not self.ordered or self.slots.take(slot, owner.index, count)):
                     part.holder = owner
                     # `_post`, in place: the calls cost more than what they do.
                     part.sent_at = now

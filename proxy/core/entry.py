@@ -269,13 +269,18 @@ def mixed_batch(
         indexes, wanted = None, slots
     else:
         wanted = [slots[index] for index in indexes]
-    batch = Batch(position, tail, total, slots if len(set(wanted)) > 1 else None)
+    batch = Batch(position, tail, total, None if of_one_slot(wanted) else slots)
     part = Part(position, wanted[0], len(wanted), tail, redeliveries, now)
     part.indexes = indexes
     part.slots = batch.slots
     part.batch = batch
     batch.add(part)
     return batch
+
+
+def of_one_slot(slots: Sequence[int]) -> bool:
+    """Whether all are the same, of one or more; most batches of many keys show at once that theirs are not."""
+    return slots[0] == slots[-1] and len(set(slots)) == 1
 
 
 def cut(part: Part, size: int) -> Part:

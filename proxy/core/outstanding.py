@@ -289,9 +289,7 @@ class Outstanding:
         self.forget_shelved()
 
     def _fold(self) -> None:
-        remember = self._confirmed_ranges.add
-        for position in sorted(self._confirmed_fresh):
-            remember(position)
+        self._confirmed_ranges.add_each(sorted(self._confirmed_fresh))
         self._confirmed_fresh.clear()
 
     def forget_acknowledged(self) -> None:

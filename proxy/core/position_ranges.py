@@ -22,7 +22,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from proxy.core.positions import Position
 
@@ -61,6 +61,15 @@ class PositionRanges:
         self._starts.append(position)
         if len(ends) > self.max_ranges:
             self._forget_lowest()
+
+    def add_each(self, positions: Iterable[Position]) -> None:
+        """Make these members; ascending, most cost no call."""
+        ends = self._ends
+        for position in positions:
+            if ends and position == ends[-1] + 1:
+                ends[-1] = position
+            else:
+                self.add(position)
 
     def __contains__(self, position: Position) -> bool:
         """Tell whether a position is a member."""

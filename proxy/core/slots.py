@@ -75,6 +75,24 @@ class SlotTable:
             if len(sparse) > DENSE_THRESHOLD:
                 self._to_arrays(sparse)
 
+    def take(self, slot: int, holder: int, count: int) -> bool:
+        """As `hold`, where no other holds the slot; whether it was so."""
+        sparse = self._sparse
+        if sparse is None:
+            if self._holders[slot] not in {NO_HOLDER, holder}:
+                return False
+            self._hold_dense(slot, holder, count)
+        elif slot not in sparse:
+            sparse[slot] = count << _HOLDER_BITS | holder
+            if len(sparse) > DENSE_THRESHOLD:
+                self._to_arrays(sparse)
+        else:
+            packed = sparse[slot]
+            if packed & _HOLDER_MASK != holder:
+                return False
+            sparse[slot] = packed + (count << _HOLDER_BITS)
+        return True
+
     def hold_each(self, slots: Iterable[int], holder: int) -> None:
         """Count one more unit of each of these slots, one that is named twice two."""
         sparse = self._sparse

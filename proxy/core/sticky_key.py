@@ -28,16 +28,17 @@ RANGE_SLOT_COUNT: Final = 65_536
 """Slots 0..65535 of the range selectors."""
 
 _MASK_31_BITS: Final = 0x7FFF_FFFF
+_murmur: Final = mmh3.hash
 
 
 def murmur31(key: bytes) -> int:
     """Return Murmur3 x86 32-bit of the key, seed 0, with the sign bit cleared: 0..2^31-1."""
-    return mmh3.hash(key, 0, False) & _MASK_31_BITS
+    return _murmur(key, 0, False) & _MASK_31_BITS
 
 
 def murmur31_each(keys: Iterable[bytes]) -> list[int]:
     """As `murmur31`, of each of these keys."""
-    murmur = mmh3.hash
+    murmur = _murmur
     return [murmur(key, 0, False) & _MASK_31_BITS for key in keys]
 
 

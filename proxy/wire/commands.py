@@ -11,6 +11,7 @@ from typing import Final
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command, encode_message
 from proxy.wire.pulsar_pb2 import BaseCommand, CommandAck, CommandPing, CommandPong, FeatureFlags, ServerError
+from proxy.wire.varints import VARINT_BYTES_MAX, varint
 
 
 def _constant(kind: BaseCommand.Type) -> bytes:
@@ -93,19 +94,29 @@ def flow(consumer_id: int, permits: int) -> bytes:
 
 
 def ack(consumer_id: int, ids: Iterable[tuple[int, int]], request_id: int | None = None) -> bytes:
-    """Acknowledges entries, each as (ledger, entry), one by one. With a request id the broker answers ACK_RESPONSE."""
-    command = BaseCommand(type=BaseCommand.ACK)
-    body = command.ack
-    body.consumer_id = consumer_id
-    body.ack_type = CommandAck.Individual
-    add = body.message_id.add
+    """Acknowledges entries, each as (ledger, entry), one by one. With a request id the broker answers ACK_RESPONSE.
+
+    Written by hand: every message is in one of these, and protobuf's objects for its ids cost twice as much.
+    """
+    pieces = [b"\x08", varint(consumer_id), b"\x10\x00"]  # type Individual
+    last, starts = -1, list[bytes]()
     for ledger, entry in ids:
-        message_id = add()  # bare, then field by field: a quarter faster than with keywords
-        message_id.ledgerId = ledger
-        message_id.entryId = entry
+        if ledger != last:
+            last, starts = ledger, _id_starts(ledger)
+        number = varint(entry)
+        pieces.append(starts[len(number)])
+        pieces.append(number)
     if request_id is not None:
-        body.request_id = request_id
-    return encode_command(command)
+        pieces.append(b"\x40")
+        pieces.append(varint(request_id))
+    body = b"".join(pieces)
+    return encode_message(b"\x08\x0a\x52%b%b" % (varint(len(body)), body), b"")
+
+
+def _id_starts(ledger: int) -> list[bytes]:
+    """What stands before an entry id of 0, 1, 2 bytes and so on in a message id of an ACK."""
+    start = b"\x08%b\x10" % varint(ledger)
+    return [b"\x1a%c%b" % (len(start) + entry_bytes, start) for entry_bytes in range(VARINT_BYTES_MAX + 1)]
 
 
 def ack_in_transaction(

@@ -120,6 +120,8 @@ class FrameSplitter:
         max_size, apart = self._max_frame_bytes - SIZE_BYTES, self._apart_bytes
         end = len(data)
         needed = COMMAND_START
+        size: int
+        command_size: int
         while end - start >= COMMAND_START:
             size, command_size = _unpack_sizes(data, start)
             if size > max_size or command_size > size - SIZE_BYTES or command_size < MIN_COMMAND_BYTES:
@@ -157,6 +159,10 @@ class FrameSplitter:
             return start, count
         max_size = self._max_frame_bytes - SIZE_BYTES
         end = len(data)
+        size: int
+        command_size: int
+        tag: int
+        kind: int
         while end - start >= MIN_FRAME_BYTES:
             size, command_size, tag, kind = _unpack_head(data, start)
             frame_end = start + SIZE_BYTES + size
@@ -275,6 +281,8 @@ def parse_command(frame: bytes) -> BaseCommand:
         return command
     if not command.HasField(body):
         raise FrameError(f"a command of type {kind} without its body", _where(frame), f"field '{body}' must be present")
+    if kind == _ACK_RESPONSE and not command.ackResponse.HasField("message"):
+        return command  # nothing was refused; there is one of these for each turn
     if kind in _WITH_TEXT:
         _check_text(command, frame)
     return command
@@ -332,6 +340,7 @@ def _bodies() -> dict[int, str]:
 
 
 _BODIES: Final = _bodies()
+_ACK_RESPONSE: Final = int(BaseCommand.ACK_RESPONSE)
 
 _HOT: Final = (BaseCommand.SEND, BaseCommand.SEND_RECEIPT, BaseCommand.MESSAGE, BaseCommand.ACK, BaseCommand.FLOW)
 _WITH_TEXT: Final = frozenset(_BODIES) - frozenset(_HOT)  # the commands of every message have no text that is read

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import COMMAND_START, SIZE_BYTES, parse_command, payload_start
 from proxy.wire.pulsar_pb2 import BaseCommand, CommandMessage, MessageIdData
-from proxy.wire.varints import NINE_BYTES, nine_bytes, varint
+from proxy.wire.varints import nine_bytes, varint
 
 
 class Extras(NamedTuple):
@@ -77,41 +77,73 @@ class _Layout(NamedTuple):
     extras: Extras
 
 
-class _Wrapper(NamedTuple):
-    """The bytes to write around an entry id of a known size."""
+class MessageStart:
+    """What stands before the tails in a worker's MESSAGE frames of one ledger, redelivery count and size of entry ids.
 
-    pack: Callable[..., bytes]
-    """Takes total size, `before`, the entry id byte by byte, `after`."""
-    before: bytes
-    after: bytes
-    command_part: int
-    """What the command adds to the total size."""
+    Whoever writes many keeps the last one: it is right as long as `ledger` and `redeliveries` are, for the entry ids
+    from `lowest` to below `above`.
+    """
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_command_part",
+        "_entry_bytes",
+        "_pack",
+        "above",
+        "ledger",
+        "lowest",
+        "redeliveries",
+    )
+
+    def __init__(self, consumer_id: int, ledger: int, entry_bytes: int, redelivery_count: int, extras: Extras) -> None:
+        """Raises ValueError where a number does not fit its field."""
+        before, after = _wrap(consumer_id, ledger, entry_bytes, redelivery_count, extras)
+        self.ledger, self.redeliveries = ledger, redelivery_count
+        self.lowest = 1 << 7 * (entry_bytes - 1) if entry_bytes > 1 else 0
+        self.above = 1 << 7 * entry_bytes
+        self._before, self._after, self._entry_bytes = before, after, entry_bytes
+        self._command_part = len(before) + entry_bytes + len(after)
+        """What the command adds to the total size."""
+        self._pack: Callable[..., bytes] = struct.Struct(f">I{len(before)}s{entry_bytes}B{len(after)}s").pack
+        """Takes total size, `before`, the entry id byte by byte, `after`."""
+
+    def of(self, entry: int, tail_bytes: int) -> bytes:
+        """The start of an entry's frame with a tail of so many bytes. Raises ValueError where the id fits no field."""
+        total = self._command_part + tail_bytes
+        size = self._entry_bytes
+        if size == _SIZE_3:
+            low, middle = entry & _MASK | _MORE, entry >> 7 & _MASK | _MORE
+            return self._pack(total, self._before, low, middle, entry >> 14, self._after)
+        if size == _SIZE_2:
+            return self._pack(total, self._before, entry & _MASK | _MORE, entry >> 7, self._after)
+        encoded = nine_bytes(entry) if size == _SIZE_9 else varint(entry)
+        return b"".join((_pack_size(total), self._before, encoded, self._after))
 
 
 _MAX_LAYOUTS: Final = 1_024
 """Layouts kept, about 500 bytes each: one for each consumer upstream and size of its numbers."""
 
-_MAX_WRAPPERS: Final = 8_192
-"""Wrappers kept, about 500 bytes each: one for each worker, ledger and redelivery count in use."""
+_MAX_STARTS: Final = 8_192
+"""Starts kept, about 500 bytes each: one for each worker, ledger and redelivery count in use."""
 
 _KEY_END: Final = 16
 """A layout is looked up by its command's first bytes, up to here in the frame: its sizes and its consumer id."""
 
-_TWO: Final = 1 << 7  # the first entry id that takes two bytes as a varint, and so on
-_THREE: Final = 1 << 14
-_FOUR: Final = 1 << 21
-_TEN: Final = 1 << 63
+_FOUR: Final = 1 << 21  # the first entry id that takes four bytes as a varint
 _MASK: Final = 0x7F
 _MORE: Final = 0x80  # set in every byte of a varint but the last
 _SIZE_2: Final = 2
 _SIZE_3: Final = 3
+_SIZE_9: Final = 9
 _UINT64: Final = (1 << 64) - 1
 
 _new: Final = tuple.__new__
 _pack_size: Final = struct.Struct(">I").pack
-_layouts: dict[bytes, _Layout] = {}
-_common_extras: dict[Extras, Extras] = {}  # so that entries pending of one partition share one object
-_wrappers: dict[tuple[int, int, int, int, Extras], _Wrapper] = {}
+_Head: Final = MessageHead  # compiled, a constant costs less to read than a name
+_layouts: Final[dict[bytes, _Layout]] = {}
+_common_extras: Final[dict[Extras, Extras]] = {}  # so that entries pending of one partition share one object
+_starts: Final[dict[tuple[int, int, int, int, Extras], MessageStart]] = {}
 
 
 def parse_message(frame: bytes) -> MessageHead:
@@ -136,35 +168,23 @@ def parse_message(frame: bytes) -> MessageHead:
         entry += (middle << 7) + (high << 14) - (_MORE + (_MORE << 7))
     if not known:
         return _parse_and_learn(frame)
-    return _new(MessageHead, (consumer_id, ledger, entry, redelivery_count, None, frame[tail_start:], extras))
+    return _new(_Head, (consumer_id, ledger, entry, redelivery_count, None, frame[tail_start:], extras))
 
 
-def message_start(
-    consumer_id: int, ledger: int, entry: int, redelivery_count: int, tail_bytes: int, extras: Extras
-) -> bytes:
-    """What stands before a tail of so many bytes in a MESSAGE frame: a large one need not be copied into it.
+def message_start(consumer_id: int, ledger: int, entry: int, redelivery_count: int, extras: Extras) -> MessageStart:
+    """The start of MESSAGE frames of entry ids that take as many bytes as `entry`.
 
     `extras` are those of the frame the entry came in.
     Raises ValueError where a number does not fit its field.
     """
-    encoded = b""
-    if entry < _FOUR:
-        size = 1 if entry < _TWO else 2 if entry < _THREE else 3
-    else:
-        encoded = nine_bytes(entry) if NINE_BYTES <= entry < _TEN else varint(entry)
-        size = len(encoded)
-    wrapper = _wrappers.get((consumer_id, ledger, redelivery_count, size, extras))
-    if wrapper is None:
-        wrapper = _learn_wrapper(consumer_id, ledger, redelivery_count, size, extras)
-    pack, before, after, command_part = wrapper
-    total = command_part + tail_bytes
-    if encoded:
-        return b"".join((_pack_size(total), before, encoded, after))
-    if size == _SIZE_2:
-        return pack(total, before, entry & _MASK | _MORE, entry >> 7, after)
-    if size == _SIZE_3:
-        return pack(total, before, entry & _MASK | _MORE, entry >> 7 & _MASK | _MORE, entry >> 14, after)
-    return pack(total, before, *varint(entry), after)
+    size = max(1, -(-entry.bit_length() // 7))
+    key = consumer_id, ledger, redelivery_count, size, extras
+    start = _starts.get(key)
+    if start is None:
+        if len(_starts) >= _MAX_STARTS:
+            _starts.clear()  # cheaper than to know which are still in use: each is made again in a few microseconds
+        start = _starts[key] = MessageStart(consumer_id, ledger, size, redelivery_count, extras)
+    return start
 
 
 def _parse_and_learn(frame: bytes) -> MessageHead:
@@ -223,16 +243,6 @@ def _all_extras(command: BaseCommand) -> Extras:
     rest.ClearField("type")
     rest.ClearField("message")
     return Extras(*(part.SerializePartialToString() for part in (message_id, message, rest)))
-
-
-def _learn_wrapper(consumer_id: int, ledger: int, redelivery_count: int, size: int, extras: Extras) -> _Wrapper:
-    before, after = _wrap(consumer_id, ledger, size, redelivery_count, extras)
-    pack = struct.Struct(f">I{len(before)}s{size}B{len(after)}s").pack
-    wrapper = _Wrapper(pack, before, after, len(before) + size + len(after))
-    if len(_wrappers) >= _MAX_WRAPPERS:
-        _wrappers.clear()  # cheaper than to know which are still in use: each is made again in a few microseconds
-    _wrappers[consumer_id, ledger, redelivery_count, size, extras] = wrapper
-    return wrapper
 
 
 def _wrap(

@@ -50,6 +50,18 @@ def test_the_ranges_are_the_runs_of_a_plain_set(added: list[Position]) -> None:
     )
 
 
+@given(st.lists(positions, max_size=30), st.lists(positions, max_size=30), st.integers(1, 40))
+def test_many_at_once_are_as_one_by_one(before: list[Position], added: list[Position], max_ranges: int) -> None:
+    """Whatever was there before, and however few ranges are kept."""
+    one_by_one, at_once = PositionRanges(max_ranges), PositionRanges(max_ranges)
+    for position in [*before, *sorted(added)]:
+        one_by_one.add(position)
+    for position in before:
+        at_once.add(position)
+    at_once.add_each(sorted(added))
+    assert list(at_once) == list(one_by_one)
+
+
 @given(st.lists(positions, max_size=60), st.integers(1, 6))
 def test_too_many_ranges_forget_the_lowest(added: list[Position], max_ranges: int) -> None:
     """The bound holds at all times; what is lost is the lowest range."""

@@ -49,6 +49,15 @@ class TableAgainstDictionary(RuleBasedStateMachine):
         entry[1] += 1
         self.table.hold(slot, entry[0])
 
+    @rule(slot=slots, holder=st.sampled_from([1, 2, MAX_HOLDER]), count=st.integers(1, 3))
+    def take(self, slot: int, holder: int, count: int) -> None:
+        """Only a slot that is free, or the holder's already, is taken."""
+        entry = self.model.get(slot, [holder, 0])
+        may = entry[0] == holder
+        assert self.table.take(slot, holder, count) is may
+        if may:
+            self.model[slot] = [holder, entry[1] + count]
+
     @precondition(lambda self: self.model)
     @rule(choice=st.randoms(use_true_random=False))
     def release(self, choice: random.Random) -> None:

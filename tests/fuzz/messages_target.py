@@ -26,7 +26,7 @@ FRAMES_MAX = 40
 def forget_layouts() -> None:
     """Begin as a fresh process does, so that an input means the same every time."""
     messages._layouts.clear()
-    messages._wrappers.clear()
+    messages._starts.clear()
     messages._common_extras.clear()
 
 

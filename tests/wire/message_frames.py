@@ -26,7 +26,7 @@ def message_frame(
     Raises ValueError where a number does not fit its field.
     """
     if not ack_set:
-        return message_start(consumer_id, ledger, entry, redelivery_count, len(tail), extras) + tail
+        return message_start(consumer_id, ledger, entry, redelivery_count, extras).of(entry, len(tail)) + tail
     encoded = varint(entry)
     before, after = messages._wrap(consumer_id, ledger, len(encoded), redelivery_count, extras, ack_set)
     size = len(before) + len(encoded) + len(after) + len(tail)

@@ -1,9 +1,11 @@
 """The gateway's own commands."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.wire import commands
-from proxy.wire.frames import frame_type, parse_command
+from proxy.wire.frames import encode_command, frame_type, parse_command
 from proxy.wire.pulsar_pb2 import BaseCommand, CommandAck, FeatureFlags, NotAllowedError, PersistenceError
 
 FLAGS = FeatureFlags(supports_auth_refresh=True)
@@ -47,6 +49,26 @@ def test_a_command_has_its_type_and_the_fields_given_and_no_others(
     assert frame_type(frame) == BaseCommand.DESCRIPTOR.fields_by_name[body].number
     assert {field.name: value for field, value in getattr(command, body).ListFields()} == fields
     assert [field.name for field, _ in command.ListFields()] == ["type", body]
+
+
+ENTRY_IDS = st.one_of(
+    st.integers(0, 2**63 - 1), st.sampled_from([(1 << 7 * size) + step for size in range(1, 9) for step in (-1, 0)])
+)
+
+
+@given(
+    consumer_id=st.integers(0, 2**63 - 1),
+    ids=st.lists(st.tuples(st.sampled_from([0, 7, 128, 1 << 21, 2**63 - 1]), ENTRY_IDS), max_size=300),
+    request_id=st.none() | st.integers(0, 2**63 - 1),
+)
+def test_an_acknowledgement_is_written_as_protobuf_writes_it(
+    consumer_id: int, ids: list[tuple[int, int]], request_id: int | None
+) -> None:
+    """Byte for byte, whatever the sizes of its numbers, and of one entry, none, or more than a length byte counts."""
+    body = CommandAck(consumer_id=consumer_id, ack_type=CommandAck.Individual, request_id=request_id)
+    for ledger, entry in ids:
+        body.message_id.add(ledgerId=ledger, entryId=entry)
+    assert commands.ack(consumer_id, ids, request_id) == encode_command(BaseCommand(type=BaseCommand.ACK, ack=body))
 
 
 @pytest.mark.parametrize("request_id", [None, 0, 12])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.wire import commands
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import (
     MIN_FRAME_BYTES,
@@ -21,7 +22,7 @@ from proxy.wire.frames import (
     payload_start,
     type_stands_once,
 )
-from proxy.wire.pulsar_pb2 import BaseCommand
+from proxy.wire.pulsar_pb2 import BaseCommand, CommandAck, PersistenceError
 from proxy.wire.varints import varint
 from tests.wire.builders import UNKNOWN_FIELD, frame_of, golden, message_command
 
@@ -358,6 +359,16 @@ def test_text_that_is_no_utf8_is_refused() -> None:
         assert text in subscribe
         with pytest.raises(FrameError, match="UTF-8"):
             parse_command(frame_of(subscribe.replace(text, b"\xff" * len(text))))
+
+
+def test_a_refused_acknowledgement_whose_text_is_no_utf8_is_refused() -> None:
+    """Most answers to acknowledgements have no text, and are not looked through for one."""
+    answer = commands.ack_response(3, CommandAck(request_id=9), PersistenceError, "\x7f\x7f")[8:].replace(
+        b"\x7f", b"\xff"
+    )
+    assert parse_command(frame_of(answer.replace(b"\xff", b"a"))).ackResponse.message == "aa"
+    with pytest.raises(FrameError, match="UTF-8"):
+        parse_command(frame_of(answer))
 
 
 def test_an_error_says_what_where_and_what_would_be_right() -> None:

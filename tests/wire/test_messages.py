@@ -148,9 +148,9 @@ def test_a_real_brokers_layout_is_learned_at_once() -> None:
 
 def test_caches_are_bounded() -> None:
     """However many consumers come and go, no more layouts and wrappers are kept than the named limits."""
-    for consumer in range(messages._MAX_WRAPPERS + 10):
+    for consumer in range(messages._MAX_STARTS + 10):
         frame = message_frame(consumer, 1, 2, 0, b"")
-        assert len(messages._wrappers) <= messages._MAX_WRAPPERS
+        assert len(messages._starts) <= messages._MAX_STARTS
         if consumer < messages._MAX_LAYOUTS + 10:
             assert parse_message(frame).consumer_id == consumer
             assert len(messages._layouts) <= messages._MAX_LAYOUTS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import structlog
 
+from proxy.core.entry import of_one_slot
 from proxy.core.slice_id import sliceable
 from proxy.core.sticky_key import murmur31_each
 from proxy.net.subscription.openings import COST_BYTES, COST_ENTRY
@@ -178,12 +179,13 @@ class BatchSlots:
             return slot
         if self._digest is not None:
             self.digests += [self._digest(key) for key in reader.keys]
-        several = set(slots) if wanted is None else {slots[index] for index in wanted}
         within = self._slots
-        if within is not None and not all(within.start <= each <= within.end for each in several):
-            self._opaque(metadata, "it has keys of streams that other replicas may have")
-            return None
-        if wanted is None and len(several) == 1:
+        if within is not None:
+            of_these = slots if wanted is None else [slots[index] for index in wanted]
+            if not all(within.start <= each <= within.end for each in of_these):
+                self._opaque(metadata, "it has keys of streams that other replicas may have")
+                return None
+        if wanted is None and of_one_slot(slots):
             return slots[0]
         return Mixed(slots, wanted, OpenedBatch(metadata, payload_start, payload, reader), reader.keys)
 

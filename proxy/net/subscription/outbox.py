@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import WorkerLink
     from proxy.net.subscription.batch_contents import BatchContents
     from proxy.net.subscription.counters import Counters
-    from proxy.wire.messages import Extras
+    from proxy.wire.messages import Extras, MessageStart
 
 LARGE_BYTES: Final = 8 << 10
 """Pieces of frames that are larger on average are sent as they are: to join them costs more than several calls."""
@@ -62,12 +62,13 @@ class Outbox:
         self.dispatch_latency = Histogram()
         """From an entry's arrival to its being written to a worker's socket, for each delivery's first attempt."""
 
-    def write(self, link: WorkerLink, worker: Worker, extras: Extras) -> bool:
+    def write(self, link: WorkerLink, worker: Worker, extras: Extras) -> bool:  # noqa: C901 - a call for each would cost more
         """Send what the socket takes; True if that was everything."""
         units = worker.outbox
         consumer_id = link.consumer_id
         keeps_broker_entry = link.accepts_broker_entry_metadata
         piece = self._contents.piece
+        start: MessageStart | None = None
         sent = slices = 0
         while sent < len(units):
             if not link.writable:
@@ -90,8 +91,16 @@ class Outbox:
                     entry = -unit.key & WIRE_ENTRY_MASK  # as `wire_id` has it, in place
                     tail = piece(batch, indexes)
                     slices += 1
-                ledger = unit.position >> ENTRY_BITS
-                pieces += message_start(consumer_id, ledger, entry, unit.redeliveries, len(tail), extras), tail
+                ledger, redeliveries = unit.position >> ENTRY_BITS, unit.redeliveries
+                if (
+                    start is None
+                    or ledger != start.ledger
+                    or redeliveries != start.redeliveries
+                    or not start.lowest <= entry < start.above
+                ):
+                    start = message_start(consumer_id, ledger, entry, redeliveries, extras)
+                pieces.append(start.of(entry, len(tail)))
+                pieces.append(tail)
                 room -= len(tail)
                 if room < 0:
                     del group[len(pieces) // 2 :]

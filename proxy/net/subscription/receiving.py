@@ -63,7 +63,6 @@ class Receiving:
         "_look_at",
         "_now",
         "_queued",
-        "_receive",
         "_run_bytes",
         "_run_messages",
         "_run_now",
@@ -122,7 +121,6 @@ class Receiving:
         self._sampling = Sampling()
         self._look_at = self._sampling.left
         """When so many messages came in this run, one is looked at."""
-        self._receive = dispatcher.receive
         self._in_transaction = dispatcher.in_transaction
         self._intake = Intake(dispatcher, contents, counters, monitor)
         self._monitor = monitor
@@ -169,7 +167,7 @@ class Receiving:
                 self._look(slot, slot, 1, now)
             if self._watched[slot]:
                 self._arrived(position, slot, 1)
-            self._receive(position, slot, 1, tail, redeliveries, now)
+            self._dispatcher.receive(position, slot, 1, tail, redeliveries, now)
             return
         try:
             metadata, key, payload_start = peek_key(tail)
@@ -186,7 +184,7 @@ class Receiving:
                 self._look(slot, slot, 1, now)
             if self._watched[slot]:
                 self._arrived(position, slot, 1)
-            self._receive(position, slot, 1, tail, redeliveries, now)
+            self._dispatcher.receive(position, slot, 1, tail, redeliveries, now)
             return
         count = max(count, 1)
         messages = _permits(ack_set) if ack_set else count
@@ -219,7 +217,7 @@ class Receiving:
                 self._look(slots, slot, count, now)
             if self._watched[slots]:
                 self._arrived(position, slots, count)
-            self._receive(position, slots, count, tail, redeliveries, now)
+            self._dispatcher.receive(position, slots, count, tail, redeliveries, now)
             return
         if self._run_messages >= self._look_at:
             self._look(slots, slot, count, now)
