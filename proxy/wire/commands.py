@@ -6,6 +6,7 @@ and encoded with `frames.encode_command`. Source: Pulsar's "Binary protocol spec
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from proxy.wire import pulsar_pb2 as pb
@@ -113,6 +114,7 @@ def ack(consumer_id: int, ids: Iterable[tuple[int, int]], request_id: int | None
     return encode_message(b"\x08\x0a\x52%b%b" % (varint(len(body)), body), b"")
 
 
+@lru_cache(maxsize=1_000)
 def _id_starts(ledger: int) -> list[bytes]:
     """What stands before an entry id of 0, 1, 2 bytes and so on in a message id of an ACK."""
     start = b"\x08%b\x10" % varint(ledger)
