@@ -7,6 +7,8 @@ Problem: what follows a poisoned message may not be worked on before it, and mus
 - Out of it: what is redriven is delivered under the position that it had, so before all that is newer; it is
   acknowledged in the parking topic (`Batch.foreign`) and is not outstanding here. What comes of the slot meanwhile
   waits. When the lot has nothing more of it, the slot goes on.
+- No join gate holds what is redriven, for it stands before what a gate waits for. No worker has any of its slot when it
+  begins, which is what gates are for.
 - If something that is redriven uses its attempts again, the rest stays in the lot and the slot is parked as before.
 
 So what the parking topic has of a slot is older than what the original topic has of it, and the slot is parked as long

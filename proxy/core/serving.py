@@ -168,7 +168,7 @@ class Serving(Targets):
         ready = worker.ready
         while ready and worker.open and worker.permits > 0 and not self.paused:
             gate = worker.join_gate
-            if gate is not None and ready[0].position > gate.position:
+            if gate is not None and ready[0].position > gate.position and not ready[0].foreign:
                 break
             part = ready.popleft()
             if self.by_slot or (ready and ready[0].position == part.position):

@@ -180,7 +180,7 @@ class Targets(DispatcherTables):
             return self._why_without_owner()
         begun = self.needed_by(head)
         gate = owner.join_gate
-        if begun is None and gate is not None and head.position > gate.position:
+        if begun is None and gate is not None and head.position > gate.position and not head.foreign:
             return WaitReason.JOIN_POSITION
         target = begun or self._target(slot, head)
         if target is None or (begun is None and not self._fits(head, self._room(slot))):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.core import acknowledgement, parking, reposition
-from proxy.core.dispatcher import Dispatcher
+from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.diversion import arrived
 from proxy.core.entry import Part
 from proxy.core.explain import SlotState, explain_slot
@@ -124,6 +124,29 @@ def test_of_a_batch_goes_what_is_parked_whatever_its_first_message_is() -> None:
     rig.mixed(0, B, A)
     assert rig.got("c1") == [(0, (0,))]
     assert lot.turn() == [(0, (1,))]
+
+
+def test_a_join_gate_holds_nothing_that_is_redriven() -> None:
+    """It is first in its worker's queue: what the gate waits for is behind it there, and would wait for ever."""
+    rig = rig_of(KeyPolicy(park_after=1), OrderingMode.LAST_SENT_POSITION)
+    lot = Lot(rig)
+    rig.entries(B, 0, 1)
+    rig.entries(A, 2)
+    assert rig.got("c1") == [0, 1, 2]
+    rig.nack("c1", 2)
+    assert lot.turn() == [2]
+    rig.join("c2")
+    rig.leave("c1", closed=True)
+    rig.entries(A, 3)
+    assert lot.turn() == [3]
+    assert rig.workers["c2"].join_gate is not None
+    parking.begin_redrive(rig.dispatcher, A)
+    lot.feed()
+    rig.flow("c2", 1)
+    assert rig.got("c2") == [2]
+    assert reason(rig, A) is WaitReason.NO_PERMITS
+    rig.flow("c2", 3)
+    assert rig.got("c2") == [3, 0, 1]
 
 
 def test_a_redrive_that_fails_leaves_no_chunked_message_half_at_a_worker() -> None:
