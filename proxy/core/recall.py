@@ -64,8 +64,9 @@ def _apply(dispatcher: Serving, piece: Part, earlier: Earlier) -> None:
     piece.spared = earlier.spared
     if earlier.given_up and dispatcher.policy.max_attempts and not dispatcher.diversions.has(piece):
         parking.give_up(dispatcher, piece)
-        if piece.chunk is not None and not piece.chunk.is_last:
-            dispatcher.diversions.expect(message_of(piece))  # nothing may be known of the others
+        # Of others nothing may be known. Of a parked key all goes, once no worker has any of it.
+        if dispatcher.policy.dead_letter_after and piece.chunk is not None and not piece.chunk.is_last:
+            dispatcher.diversions.expect(message_of(piece))
 
 
 def _most_attempts_first(part: Part) -> tuple[int, tuple[int, int]]:

@@ -12,6 +12,7 @@ from proxy.core.recall import attempts_of
 from tests.core.test_dead_letters import TWICE, given_up, publish
 from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
 from tests.core.test_key_policy import rig_of
+from tests.core.test_parking import Lot
 
 THRICE = KeyPolicy(dead_letter_after=3)
 ONCE = {pack(LEDGER, 1): [Earlier(ALL, 1, 1, 0, given_up=False)]}
@@ -146,6 +147,25 @@ def test_what_was_acknowledged_is_forgotten_and_what_has_not_come_yet_is_not() -
     kept = attempts_of(rig.dispatcher)
     assert list(kept) == [pack(LEDGER, 2), pack(LEDGER, 3)]
     assert attempts_of(next_life(rig, THRICE).dispatcher) == kept
+
+
+def test_chunks_that_park_their_key_again_wait_for_what_a_worker_has_of_it() -> None:
+    """An older message came first, and may be given back: then it goes before them."""
+    policy = KeyPolicy(park_after=1)
+    rig = rig_of(policy)
+    for index in range(3):
+        rig.chunk(1 + index, A, "u", index, 3)
+    assert rig.got("c1") == [1, 2, 3]
+    rig.leave("c1")
+    rig = next_life(rig, policy)
+    lot = Lot(rig)
+    rig.entries(A, 0)
+    assert rig.got("c1") == [0]
+    for index in range(3):
+        rig.chunk(1 + index, A, "u", index, 3)
+        assert lot.turn() == []
+    rig.leave("c1")
+    assert lot.turn() == [0, 1, 2, 3]
 
 
 def test_what_the_broker_does_not_send_any_more_is_forgotten() -> None:
