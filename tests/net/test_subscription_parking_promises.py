@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, batch, single
-from tests.net.test_subscription_parking import Lot, acked, arrive, opened, order_redrive, parked, payload
+from tests.net.test_subscription_parking import Lot, acked, arrive, opened, order_redrive, parked, payload, redriven
 
 
 def test_a_worker_that_comes_while_the_parking_topic_is_read_waits_for_that() -> None:
@@ -125,3 +127,29 @@ def test_a_part_of_a_redriven_batch_that_is_acknowledged_is_not_acknowledged_whe
     worker.ack(message)
     lot.pump(rig)
     assert lot.left() == []
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_seek_leaves_what_is_parked(*, back: bool) -> None:
+    """It ends a redrive, which says why. What it brings again and is parked is not delivered besides."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    order_redrive(rig)
+    lot.pump(rig)
+    assert len(worker.messages()) == 1
+    ear = rig.subscriptions.events.listen(lambda: None)
+    worker.seek(0 if back else 5)
+    (failed,) = [event for event in ear.take()[1] if event.kind == "redrive_failed"]
+    assert "the subscription's cursor was moved" in failed.facts["reason"]
+    assert len(lot.left()) == 2
+    rig, worker = opened(lot, mark_delete=None if back else 4)
+    if back:
+        arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")), (2, single("k", b"2")))
+        lot.pump(rig)
+        assert acked(rig) == [0, 1, 2]
+    assert worker.messages() == []
+    order_redrive(rig)
+    assert redriven(rig, lot, worker) == [b"0", b"1", *([b"2"] if back else [])]

@@ -53,6 +53,8 @@ PARKED_MAX: Final = 100_000
 """Messages in one subscription's lot, some 500 bytes each here; then its keys wait."""
 DROPPED_MAX: Final = 1_000
 """Messages that are dropped at a time, by one acknowledgement."""
+USED_AGAIN: Final = "one of its messages has used its attempts again"
+MOVED: Final = "the subscription's cursor was moved, by a seek or at the broker: order it again"
 log = structlog.get_logger("keyline.subscription")
 FULL: Final = f"it has {PARKED_MAX:,} messages, as many as it may"
 
@@ -300,7 +302,7 @@ class ParkingLot(DeadLetters):
         diversions = self._state.dispatcher.diversions
         failed, diversions.failed = diversions.failed, {}
         for slot in [slot for slot in self._orders if slot in failed or slot not in diversions.redriving]:
-            self._end_order(slot, "one of its messages has used its attempts again")
+            self._end_order(slot, USED_AGAIN if slot in failed else MOVED)
 
     def _end_order(self, slot: int, reason: str) -> None:
         """What was not taken out yet stays parked."""
