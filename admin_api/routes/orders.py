@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, status
+from fastapi import APIRouter, Depends, Query, Request, status
 
 from admin_api.access.caller import OrderedBy
 from admin_api.access.roles import Role, needs
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 CONFLICTS: Final[dict[int | str, dict[str, Any]]] = {409: {"model": Problem}}
 ENDS: Final = {"earliest": (-1, -1), "latest": ((1 << 63) - 1, (1 << 63) - 1)}
 """As clients name the ends of a topic."""
+Incomplete = Annotated[bool, Query(description="Only chunks of messages whose other chunks are gone.")]
 
 
 def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
@@ -148,9 +149,9 @@ def _orders_to_workers(router: APIRouter, control: GatewayControl) -> None:
 
     @router.post(SUBSCRIPTION_PATH + "/parked/drop", summary="Delete what is parked of a key")
     @needs(Role.ADMIN)
-    async def drop(key: Key, of: MessageKey, by: OrderedBy) -> TakenOut:
-        """The slot goes on with what is newer."""
-        return _take_out(control, key, of, by, redrive=False)
+    async def drop(key: Key, of: MessageKey, by: OrderedBy, *, incomplete: Incomplete = False) -> TakenOut:
+        """The slot goes on with what is newer; but for `incomplete`, after which it is still parked."""
+        return _take_out(control, key, of, by, redrive=False, incomplete=incomplete)
 
     @router.post(WORKER_PATH + "/exclude", summary="Exclude a worker")
     @needs(Role.OPERATOR)
@@ -247,7 +248,10 @@ def _published_ms(place: ReplayFrom) -> int | None:
     return None if place.published_at is None else int(place.published_at.timestamp() * 1_000)
 
 
-def _take_out(control: GatewayControl, key: Any, of: Any, by: str, *, redrive: bool) -> TakenOut:
+def _take_out(
+    control: GatewayControl, key: Any, of: Any, by: str, *, redrive: bool, incomplete: bool = False
+) -> TakenOut:
     named = of.required()
-    slot, messages = control.take_out(key, message_key=named.message_key, slot=named.slot, redrive=redrive, by=by)
+    named_by = {"message_key": named.message_key, "slot": named.slot}
+    slot, messages = control.take_out(key, **named_by, redrive=redrive, incomplete=incomplete, by=by)
     return TakenOut(slot=slot, messages=messages)

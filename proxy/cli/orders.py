@@ -23,6 +23,7 @@ from proxy.cli.asking import (
     show,
 )
 
+Incomplete = Annotated[bool, typer.Option("--incomplete", help="Only chunks of messages whose other chunks are gone.")]
 REPLAY_S_MAX = 120.0
 """Replicas first wait for workers, then a broker searches the message."""
 LIMITS = (
@@ -71,17 +72,34 @@ def redrive(topic: Topic, subscription: SubscriptionName, key: Key = None, slot:
     _take_out(topic, subscription, key, slot, "redrive", url)
 
 
-def drop(topic: Topic, subscription: SubscriptionName, key: Key = None, slot: Slot = None, url: Url = LOCAL) -> None:
+def drop(
+    topic: Topic,
+    subscription: SubscriptionName,
+    key: Key = None,
+    slot: Slot = None,
+    incomplete: Incomplete = False,  # noqa: FBT002 - as above
+    url: Url = LOCAL,
+) -> None:
     """Delete what is parked of a key, which goes on with what is newer."""
-    _take_out(topic, subscription, key, slot, "drop", url)
+    _take_out(topic, subscription, key, slot, "drop", url, incomplete=incomplete)
 
 
-def _take_out(topic: str, subscription: str, key: str | None, slot: int | None, order: str, url: str) -> None:
+def _take_out(
+    topic: str,
+    subscription: str,
+    key: str | None,
+    slot: int | None,
+    order: str,
+    url: str,
+    *,
+    incomplete: bool = False,
+) -> None:
+    besides = {"incomplete": "true"} if incomplete else {}
     with ordering(url) as ask:
         done = ask(
             "POST",
             f"{subscription_path(topic, subscription)}/parked/{order}",
-            query=key_or_slot(key, slot, required=True),
+            query={**key_or_slot(key, slot, required=True), **besides},
         )
         verb = "delivers" if order == "redrive" else "deletes"
         typer.echo(f"slot {done['slot']} {verb} {done['messages']} parked messages")

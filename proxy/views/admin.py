@@ -68,17 +68,25 @@ class Admin(AdminView):
         return subscription.orders.exclude(name, excluded=excluded, by=by)
 
     def take_out(
-        self, key: Key, *, message_key: bytes | None, slot: int | None, redrive: bool, by: str = ""
+        self,
+        key: Key,
+        *,
+        message_key: bytes | None,
+        slot: int | None,
+        redrive: bool,
+        incomplete: bool = False,
+        by: str = "",
     ) -> tuple[int, int]:
         """Redrive or drop what is parked of a key's slot; the slot, and how many messages that are at present.
 
-        Raises `NotFound`, also if nothing of it is parked, and `ClientError` for a slot that cannot be.
+        `incomplete` drops only chunks of messages that are parked in part. Raises `NotFound`, also if nothing of it is
+        parked, and `ClientError` for a slot that cannot be.
         """
         found = self._find(key)
         place = self._slot(found, message_key, slot)
         if found.lot is None or place not in found.lot.parked_slots:
             raise NotFound(f"hash slot {place} is not parked")
-        return place, found.orders.take_out(found.lot, place, redrive=redrive, by=by)
+        return place, found.orders.take_out(found.lot, place, redrive=redrive, incomplete=incomplete, by=by)
 
     def _to_order(self, key: Key, name: str, names: Callable[[Orders], set[str]], *, undo: bool) -> Subscription | None:
         """The subscription of a worker to order something; None if without one an order of it was undone.

@@ -9,11 +9,13 @@ import pytest
 from rich.console import Console
 
 from proxy.cli import subscription_tables
+from proxy.net.subscription.topic_reading import QUIET_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.admin_api.rig import SUBSCRIPTION, AdminRig
 from tests.net.subscription_rig import Worker
 from tests.net.subscription_rig_broker import single
 from tests.net.test_subscription_parking import PARKING, Lot, arrive, redriven
+from tests.test_cli_operate import TARGET, printed
 
 
 def parking_rig() -> tuple[AdminRig, Lot, Worker]:
@@ -68,6 +70,24 @@ def test_an_order_takes_a_key_out_and_is_told(order: str, seen: list[bytes]) -> 
     again = rig.ask("POST", f"{SUBSCRIPTION}/parked/{order}?key=k")
     assert again.status_code == 404
     assert "is not parked" in again.json()["detail"]
+
+
+def test_what_is_parked_in_part_is_dropped_alone() -> None:
+    """The key is parked still, and its other messages with it."""
+    rig, lot, worker = parking_rig()
+    arrive(rig, (2, single("k", b"2", uuid="u", num_chunks_from_msg=2, chunk_id=0)))
+    lot.pump(rig)
+    rig.clock.advance(QUIET_S)
+    assert "keyline drop --incomplete" in rig.ask("POST", f"{SUBSCRIPTION}/parked/redrive?key=k").json()["detail"]
+    ear = rig.subscriptions.events.listen(lambda: None)
+    printed(rig, "drop", *TARGET, "--key", "k", "--incomplete")
+    (event,) = ear.take()[1]
+    assert event.facts["order"] == "drop incomplete"
+    lot.pump(rig)
+    assert rig.get("/parked")["parked_messages"] == 2
+    assert rig.ask("POST", f"{SUBSCRIPTION}/parked/drop?key=k&incomplete=true").json()["messages"] == 0
+    assert rig.ask("POST", f"{SUBSCRIPTION}/parked/redrive?key=k").json()["messages"] == 2
+    assert redriven(rig, lot, worker) == [b"0", b"1"]
 
 
 def test_where_nothing_is_parked_ever_the_answer_says_so() -> None:

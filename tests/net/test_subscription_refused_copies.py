@@ -272,7 +272,7 @@ def test_a_chunked_message_that_is_parked_in_part_is_not_redriven(*, last: bool)
     lot.pump(rig)
     slot = slot_of(rig)
     assert rig.subscription.lot is not None
-    with pytest.raises(Conflict, match=r"begins at 7:1 is parked in part: 1 of its 2 chunks"):
+    with pytest.raises(Conflict, match=r"a chunk is at 7:1 is parked in part: 1 of its 2 chunks"):
         rig.subscription.lot.order(slot, redrive=True)
     assert slot in rig.subscription.lot.parked_slots
     if last:

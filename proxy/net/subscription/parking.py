@@ -29,7 +29,7 @@ from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.own_topic_advice import OPENING, PARKING, advice_on
 from proxy.net.subscription.own_topics import parking_topic
 from proxy.net.subscription.parked_log import ParkedLog
-from proxy.net.subscription.redrive_checks import overtaken, parked_place, why_not
+from proxy.net.subscription.redrive_checks import STILL_COMES, incomplete, overtaken, parked_place, why_not
 from proxy.net.subscription.redrives import Redrives
 from proxy.net.subscription.topic_reading import TopicReading
 from proxy.wire.batch import own_sticky_key
@@ -123,6 +123,20 @@ class ParkingLot(DeadLetters):
             parking.begin_redrive(self._state.dispatcher, slot)
             self._state.schedule_flush()
         return len(self.log.slots.get(slot, ()))
+
+    def drop_incomplete(self, slot: int) -> int:
+        """Delete the chunks of messages that are parked in part only. Returns how many; the slot stays parked.
+
+        Raises:
+            Conflict: it is not known which these are, since others are on their way, or at a worker.
+        """
+        self.turn()
+        left = self._left_of(slot)
+        if slot in self._orders or self._comes(slot, left):
+            raise Conflict(STILL_COMES)
+        going = incomplete(left)
+        self.log.acknowledge(*going)
+        return len(going)
 
     @property
     def parked_slots(self) -> set[int]:
@@ -338,7 +352,7 @@ class ParkingLot(DeadLetters):
             if not log.is_leaving(next(iter(parked))):
                 log.acknowledge(*islice((position for position in parked if not log.is_leaving(position)), DROPPED_MAX))
         elif self._redrives.may_begin(slot):
-            left = {position: each for position, each in parked.items() if not log.is_leaving(position)}
+            left = self._left_of(slot)
             if left:
                 self._begin(slot, left)
 
@@ -358,6 +372,18 @@ class ParkingLot(DeadLetters):
             self._end_order(slot, problem)
         else:
             self._redrives.begin(slot, left)
+
+    def _left_of(self, slot: int) -> dict[Position, Parked]:
+        """What is parked of a slot, and not acknowledged yet."""
+        parked = self.log.slots.get(slot, {})
+        return {position: each for position, each in parked.items() if not self.log.is_leaving(position)}
+
+    def _comes(self, slot: int, left: Mapping[Position, Parked]) -> bool:
+        """Whether chunks of these messages may be missing that are here, or come yet with what was read so far."""
+        dispatcher = self._state.dispatcher
+        last = max((each.position for each in left.values()), default=-1)
+        here = dispatcher.waiting_in(slot) or dispatcher.slots.holder(slot) or slot in self._coming.values()
+        return bool(here) or not self._reading.has_passed(last)
 
     def _keep_back(self, slot: int) -> None:
         """What would go in waits here instead: the lot is full or takes nothing, and this slot is to be taken out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.diversions import place_of
 from proxy.core.positions import format_position
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from proxy.core.entry import Part
     from proxy.core.positions import Position
     from proxy.wire.parked import Parked
+
+
+STILL_COMES: Final = (
+    "some of the slot is on its way, or at a worker, or the topic was not read so far since the gateway began: it is "
+    "not known yet what is parked in part. Order it again in some seconds, not during a redrive"
+)
 
 
 def in_topic_order(parked: Mapping[Position, Parked]) -> list[Position]:
@@ -47,23 +53,36 @@ def parked_place(parked: Parked) -> tuple[int, int]:
     return parked.position, -1 if parked.place is None else parked.place
 
 
+def incomplete(parked: Mapping[Position, Parked]) -> list[Position]:
+    """Chunks of messages that are parked in part only."""
+    uuids = _in_part(parked.values())
+    return [position for position, each in parked.items() if each.chunk is not None and each.chunk[0] in uuids]
+
+
+def _in_part(parked: Iterable[Parked]) -> dict[str, dict[int, Parked]]:
+    """Chunked messages that are, by uuid: chunks by their indexes."""
+    found: dict[str, dict[int, Parked]] = {}
+    for each in parked:
+        if each.chunk is not None:
+            found.setdefault(each.chunk[0], {}).setdefault(each.chunk[1], each)
+    return {uuid: chunks for uuid, chunks in found.items() if len(chunks) < _count_of(chunks)}
+
+
+def _count_of(chunks: Mapping[int, Parked]) -> int:
+    return max(each.chunk[2] for each in chunks.values() if each.chunk is not None)
+
+
 def _incomplete(parked: Iterable[Parked]) -> str:
     """Which chunked message is parked in part only, and what to do; empty if none is.
 
     A worker cannot acknowledge a part: its redrive would not end.
     """
-    found: dict[str, tuple[Parked, set[int]]] = {}
-    for each in parked:
-        if each.chunk is not None:
-            found.setdefault(each.chunk[0], (each, set()))[1].add(each.chunk[1])
-    for first, chunks in found.values():
-        assert first.chunk is not None
-        _, _, count = first.chunk
-        if len(chunks) < count:
-            return (
-                f"the chunked message that begins at {format_position(first.position)} is parked in part: "
-                f"{len(chunks)} of its {count} chunks. Order the redrive again when the rest is parked, too; if its "
-                "producer is gone, the rest never comes and no client can read the message: drop what is parked of the "
-                "slot"
-            )
+    for chunks in _in_part(parked).values():
+        first = format_position(min(each.position for each in chunks.values()))
+        return (
+            f"the chunked message of which a chunk is at {first} is parked in part: {len(chunks)} of its "
+            f"{_count_of(chunks)} chunks. Order the redrive again when the rest is parked, too. The rest never comes "
+            "if it was acknowledged before a crash or skipped, or if the producer is gone. Then no client can "
+            "read the message: drop what is incomplete of the slot (keyline drop --incomplete)"
+        )
     return ""
