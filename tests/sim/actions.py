@@ -53,6 +53,7 @@ class Actions:
             "workers_leave": (1, self._workers_leave),
             "operator_redrive": (3, lambda dice: self._take_out(dice, redrive=True)),
             "operator_drop": (0.7, lambda dice: self._take_out(dice, redrive=False)),
+            "operator_drop_incomplete": (1, self._drop_incomplete),
             "parking_refuse": (1, self._parking_refuse),
             "seek": (0.5, self._seek),
             "unsubscribe": (0.7, self._unsubscribe),
@@ -336,10 +337,31 @@ class Actions:
         numbers = [n for n in range(len(self._world.storage.messages)) if lot.slot_of(n) == slot]
         (lot.let_redrive if redrive else lot.let_drop)(numbers)
 
+    def _drop_incomplete(self, dice: random.Random | None) -> None:
+        """Delete chunks of messages that are parked in part: of a slot, or without dice where nobody can read any."""
+
+        def order(subscription: Subscription) -> None:
+            model, lot = self._world.model.lot, subscription.lot
+            assert model is not None
+            slots = [] if lot is None else sorted(lot.parked_slots)
+            if dice is None:
+                slots = sorted(set(map(self._world.slot_of, model.hopeless)).intersection(slots))
+            for slot in slots if dice is None else dice.choices(slots) if slots else []:
+                assert lot is not None
+                model.let_drop_incomplete(number for number in model.left if self._world.slot_of(number) == slot)
+                with suppress(Conflict):  # it is taken out
+                    subscription.orders.take_out(lot, slot, redrive=False, incomplete=True)
+
+        self._operator(order)
+
     def redrive_all(self) -> None:
-        """All that is parked is delivered; again and again, since a redrive ends with the subscription."""
+        """All that is parked is delivered; again and again, since a redrive ends with the subscription.
+
+        What is parked in part only is deleted: all that belongs to it is published, and was acknowledged.
+        """
         if self._world.model.lot is not None:
             self._take_out(None, redrive=True)
+            self._drop_incomplete(None)
 
     def _operators_are_done(self) -> None:
         """Whatever was ordered is taken back, also for those who are not there now."""

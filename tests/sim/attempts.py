@@ -42,7 +42,7 @@ class Attempts:
         """Messages of which another copy than the topic's is delivered, so that the broker's count says nothing."""
 
         self.dropped: set[int] = set()
-        """Last pieces of chunked messages that a worker asked for again without having all of it."""
+        """First pieces of chunked messages that a worker asked for again without having all of it."""
 
     def new_gateway(self) -> None:
         """It counts anew, from what the broker tells."""
@@ -73,11 +73,11 @@ class Attempts:
         self._given_back.update(left)
         for number in left:
             pieces = self._model.pieces_of(number)
-            if len(pieces) == 1 or len(self._model.pieces_at(seat, number)) == len(pieces):
+            if self._model.has_whole(seat, number):
                 if number in self._fit and self._given_back[number] >= self._attempts_max:
                     self._over.update(pieces)
             else:
-                self.dropped.add(pieces[-1])
+                self.dropped.add(pieces[0])
 
     def claimed(self, numbers: Iterable[int]) -> None:
         """A worker has acknowledged these in a transaction: an abort is an attempt more, and never the last one."""
@@ -91,8 +91,8 @@ class Attempts:
         earlier = False
         for delivery in held:
             left = self._comes_back(delivery)
-            pieces = self._model.pieces_of(left[-1]) if left else []
-            if len(pieces) > 1 and left[-1] != pieces[-1]:
+            pieces = self._model.pieces_of(left[-1]) if left else ()
+            if left and self._model.goes_further(left[-1]):
                 continue  # it gets the message with its last piece
             if earlier or not there.issuperset(pieces):
                 self._fit.difference_update(left, pieces)

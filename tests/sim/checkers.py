@@ -100,6 +100,8 @@ class Model(Holdings):
             self.acked = {
                 n for entry in entries for place, n in enumerate(entry.numbers) if not entry.owed >> place & 1
             }
+            if self.lot is not None:
+                self.acked.difference_update(self.lot.left)  # a seek moves the cursor of the original topic alone
             self._open.clear()
             self._known = 0
 
@@ -177,9 +179,22 @@ class Model(Holdings):
         return True
 
     def _may_come_again(self, number: int) -> bool:
-        """One that was parked out of a batch: the original topic has it still, and may send it during a redrive."""
+        """One that was parked out of a batch: the original topic has it still, and may send it during a redrive.
+
+        Or whose acknowledgement the original topic forgot: it may be parked once more.
+        """
+        if self.lot is None or not self.lot.had(number):
+            return False
+        return number in self.lot.again or self.is_owed(number)
+
+    def is_owed(self, number: int) -> bool:
+        """Whether the original topic has it still."""
         entry = self._storage.messages[number].entry
-        return self._kept_elsewhere(number) and bool(entry.unacked >> entry.numbers.index(number) & 1)
+        return bool(entry.unacked >> entry.numbers.index(number) & 1)
+
+    def is_redriven(self, number: int) -> bool:
+        """Whether what a worker has of it is the parking topic's copy; of what both have, the original is first."""
+        return self._is_parked(number) and not self.is_owed(number)
 
     def _is_parked(self, number: int) -> bool:
         """Whether the parking topic has the message."""
@@ -244,7 +259,8 @@ class Model(Holdings):
             return
         for entry in promised:
             missing = [n for place, n in enumerate(entry.numbers) if entry.unacked >> place & 1]
-            if any(number not in self.forgotten for number in missing):
+            # Of what is redriven the parking topic has it. The original's may be on its way: it comes twice then.
+            if any(number not in self.forgotten and not self._kept_elsewhere(number) for number in missing):
                 raise Violation(f"G3: a receipt for {entry.ledger}:{entry.entry}, of which the broker lacks {missing}")
 
     def _delivered(self, connection: Connection, frame: bytes) -> None:
@@ -258,7 +274,7 @@ class Model(Holdings):
             raise Violation(f"G4: {place} is at {seat.name} already")
         if seat.permits < (1 if opaque else len(numbers)):
             raise Violation(f"G5: {len(numbers)} messages for {seat.name}, which granted {seat.permits}")
-        order = self.forbidden.forbids(seat, continues=self._begun(seat, max(numbers)) >= 0)
+        order = self.forbidden.forbids(seat, continues=self._goes_on_at(seat, max(numbers)))
         if order:
             raise Violation(f"operators: {numbers} for {seat.name}, but {order}")
         if not (self.keys.neutral or self.unsettled):
@@ -269,12 +285,11 @@ class Model(Holdings):
             if self.attempts is not None:
                 anew, parked = self.unsettled or number in self._excused_acks, self._is_parked(number)
                 self.attempts.delivered(seat, number, anew=anew, parked=parked)
-            self.holder[number] = seat
+            self._hold(seat, number)
             self.given_back.discard(number)
             self.late.discard(number)
-            self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
         seat.held[place] = list(numbers)
-        if not self._goes_further(max(numbers)):
+        if not self.goes_further(max(numbers)):
             seat.sent_at[place] = self._now()
         if opaque and not self._kept_elsewhere(max(numbers)):  # what is redriven did not come from the topic
             self.opaque_in_life.add(place)
@@ -309,6 +324,8 @@ class Model(Holdings):
                 raise Violation(f"G4: message {number} for {seat.name} was acknowledged already")
             self.duplicates += 1
         self._check_pieces(seat, number)
+        if self.lot is not None and self.is_redriven(number) and not self.unsettled:
+            self._check_whole(seat, number)
         if self.claims is not None:
             self.claims.check(seat, number, ordered=self._ordered and not self.unsettled)
         if not self._ordered or self.unsettled:
@@ -318,12 +335,21 @@ class Model(Holdings):
                 raise Violation(f"G1: {key}: message {number} for {seat.name}, {other} is at {self.holder[other].name}")
         self._check_order(seat, key, number)
 
+    def _check_whole(self, seat: Seat, number: int) -> None:
+        """What is redriven of a chunked message is all of it: nobody could read a part, or acknowledge it."""
+        message = self._storage.messages[number].chunked
+        for piece in () if message is None else message.numbers:
+            if not (self._is_parked(piece) or piece in self.acked_in_life):
+                raise Violation(f"parked: {number} for {seat.name}, but {piece} of its message is not parked")
+        if message is not None and not message.is_published:
+            raise Violation(f"parked: {number} for {seat.name}, and the rest of its message is not published")
+
     def _check_order(self, seat: Seat, key: str, number: int) -> None:
-        begun = self._begun(seat, number)
+        pieces = self.pieces_of(number) if self._goes_on_at(seat, number) else None
         for earlier in self.open_of(key):
             if earlier >= number:
                 break
-            if earlier < begun:
+            if pieces is not None and earlier not in pieces:
                 continue
             if self.holder.get(earlier) is not seat and earlier not in self._excused:
                 if self.claims is not None and self.claims.excuse(seat, earlier):

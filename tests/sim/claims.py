@@ -63,7 +63,7 @@ class Claims:
         self.asks: Callable[[], bool] = bool
         """Whether this life of the subscription has waited until nothing was pending that it does not know."""
         self.is_parked: Callable[[int], bool] = lambda _number: False
-        """Whether the parking topic has the message: what is redriven is acknowledged there, in no transaction."""
+        """Whether a worker has the message from the parking topic: it is acknowledged there, in no transaction."""
         self.keys: set[str] = set()
         """Those of which something was claimed in this life."""
         self.total = 0

@@ -296,8 +296,8 @@ MUTANTS: Final = (
     Mutant(
         "a join gate holds nothing back",
         SERVING,
-        "            if gate is not None and ready[0].position > gate.position:\n",
-        "            if gate is not None and ready[0].position < 0:\n",
+        "ready[0].position > gate.position and not ready[0].foreign:\n",
+        "ready[0].position < 0:\n",
         tests="tests/core/test_pip_282.py",
     ),
     Mutant(

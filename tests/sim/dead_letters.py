@@ -34,7 +34,7 @@ class DeadLetters(OwnTopic):
         self._begun: dict[str, int] = {}
         """Of chunked messages, how many pieces a client of the topic has in a row, by uuid."""
         self._whole: set[int] = set()
-        """Last pieces of those that it has put together."""
+        """First pieces of those that it has put together."""
         self._given_up: set[int] = set()
         """Messages that were, in this life."""
 
@@ -46,7 +46,7 @@ class DeadLetters(OwnTopic):
     def has(self, number: int) -> bool:
         """Whether it has the message; of a piece, whether its message can be put together."""
         pieces = self._model.pieces_of(number)
-        if number not in self._has or len(pieces) == 1 or pieces[-1] in self._whole | self._attempts.dropped:
+        if number not in self._has or len(pieces) == 1 or pieces[0] in self._whole | self._attempts.dropped:
             return number in self._has
         return any(self._model.was_acked(piece) for piece in pieces if piece not in self._has)
 
@@ -96,4 +96,4 @@ class DeadLetters(OwnTopic):
             return
         self._begun[metadata.uuid] = metadata.chunk_id + 1
         if metadata.chunk_id + 1 == metadata.num_chunks_from_msg:
-            self._whole.add(number)
+            self._whole.add(self._model.pieces_of(number)[0])

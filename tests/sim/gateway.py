@@ -243,13 +243,12 @@ class WakeUps:
     def _began(self, number: int) -> Seat | None:
         """Who holds every piece of a chunked message before this one."""
         messages, holder = self._storage.messages, self._model.holder
-        if not messages[number].follows:
-            return None
-        seat = holder.get(number - 1)
-        while messages[number].follows:
-            number -= 1
-            if holder.get(number) is not seat:
+        before = messages[number].follows
+        seat = holder.get(before)
+        while before >= 0:
+            if holder.get(before) is not seat:
                 return None
+            before = messages[before].follows
         return seat
 
     def _in_interval(self, gateway: Looked, subscription: Subscription, slot: int) -> bool:

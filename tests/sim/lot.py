@@ -4,6 +4,7 @@ A message in it that is not acknowledged is parked: it may be acknowledged on th
 entry and every acknowledgement here:
 
 - what is acknowledged here was acknowledged by a worker, or its key's drop was ordered, or another copy is left;
+- of a chunked message that is redriven all pieces are parked;
 - a worker's receipt for a redriven message means that this topic has the acknowledgement.
 
 And of a lone gateway, which alone shows when it sends and what it tells operators:
@@ -52,6 +53,8 @@ class Lot(OwnTopic):
         """Messages that are to be deleted by order of an operator."""
         self.dropped: set[int] = set()
         """Those that were."""
+        self.again: set[int] = set()
+        """Messages that were parked after a worker had acknowledged them, since the original topic sent them again."""
         self.parked_total = self.redriven_total = 0
         self.takes_one_in = 1
         """Of messages it refuses all but every so many-th, by their number; 0 takes nothing, 1 everything."""
@@ -121,6 +124,27 @@ class Lot(OwnTopic):
         self._may_drop.update(numbers)
         self.let_redrive(numbers)
 
+    def let_drop_incomplete(self, numbers: Iterable[int]) -> None:
+        """An operator has those of these deleted that are pieces of messages of which not all pieces are parked."""
+        self._may_drop.update(number for number in numbers if self._is_in_part(number))
+
+    @property
+    def hopeless(self) -> list[int]:
+        """Pieces that are parked of messages that nobody can read: the other pieces are neither here nor there."""
+        pieces = [number for number in self.left if self._is_in_part(number)]
+        return [number for number in pieces if not any(map(self._may_come, self._model.pieces_of(number)))]
+
+    def _may_come(self, number: int) -> bool:
+        return self._model.is_owed(number) and not self.has(number)
+
+    def _is_in_part(self, number: int) -> bool:
+        message = self._model.message_of(number)
+        return (
+            message is not None
+            and self.has(number)
+            and not (message.is_published and all(map(self.has, message.numbers)))
+        )
+
     def let_redrive(self, numbers: Iterable[int]) -> None:
         """An operator has these delivered: none waits for a retry."""
         numbers = list(numbers)
@@ -164,6 +188,8 @@ class Lot(OwnTopic):
             self._numbers[entry] = tuple(numbers)
             for number in numbers:
                 self._copies.setdefault(number, set()).add(entry)
+                if self._model.was_acked(number) and self._model.is_owed(number):
+                    self.again.add(number)
                 self._counts_anew(number)
                 self._model.retry_at.pop(number, None)
             self.parked_total += len(numbers)
@@ -184,6 +210,7 @@ class Lot(OwnTopic):
         for number in numbers:
             if self.has(number):
                 continue
+            self.again.discard(number)
             if self._model.was_acked(number):
                 self.redriven_total += 1
             elif number in self._may_drop:

@@ -1,4 +1,4 @@
-"""Faults of parked keys and of copies on their way, for `mutants`; those that the simulator finds are of owner mode."""
+"""Faults of parked keys and of copies on their way, for `mutants`; most that the simulator finds are of owner mode."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ PUBLISHED: Final = "proxy/wire/dead_letters.py"
 OF_BATCHES: Final = "tests/net/test_subscription_parking_batches.py"
 OF_BYTES: Final = "tests/net/test_subscription_dead_letters.py"
 OF_METADATA: Final = "tests/net/test_subscription_parking_metadata.py tests/wire/test_parked.py"
+OF_PARTS: Final = "tests/net/test_subscription_parked_in_part.py"
 OF_GAPS: Final = "tests/net/test_subscription_parking_gaps.py"
 
 
@@ -151,5 +152,45 @@ MUTANTS: Final = (
         "        outstanding.acknowledged_to = max(outstanding.acknowledged_to, position)\n",
         "",
         OF_GAPS,
+    ),
+    _mutant(
+        "what is parked in part is dropped though the rest is on its way",
+        LOT,
+        "        if slot in self._orders or self._comes(slot, left):\n",
+        "        if slot in self._orders:\n",
+        OF_PARTS,
+    ),
+    _mutant(
+        "a redrive that a seek ends says that attempts are used",
+        LOT,
+        "USED_AGAIN if slot in failed else MOVED",
+        "USED_AGAIN",
+        "tests/net/test_subscription_parking_promises.py",
+    ),
+    _mutant(
+        "a join gate holds what is redriven",
+        "proxy/core/serving.py",
+        " and not ready[0].foreign:\n",
+        ":\n",
+        "tests/core/test_parking.py",
+    ),
+    _mutant(
+        "chunks of an earlier life go though a worker has something of their key",
+        "proxy/core/recall.py",
+        "        if dispatcher.policy.dead_letter_after and piece.chunk",
+        "        if piece.chunk",
+        "tests/core/test_earlier_attempts.py",
+    ),
+    Mutant(
+        "parking: a redrive begins with a part of a chunked message",
+        CHECKS,
+        '    return "" if coming else _incomplete(parked.values())\n',
+        '    return ""\n',
+    ),
+    Mutant(
+        "parking: no chunk is redriven as such",
+        "proxy/net/subscription/redrive.py",
+        "    chunk = None if parked.chunk is None else Chunk(*parked.chunk)\n",
+        "    chunk = Chunk(*parked.chunk) if parked.chunk is not None and parked.position < 0 else None\n",
     ),
 )

@@ -13,10 +13,10 @@ from tests.sim.storage import number_of
 from tests.wire.batches import index_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.sim.connection import End
-    from tests.sim.storage import Entry, Storage
+    from tests.sim.storage import Chunked, Entry, Storage
 
 T = pb.BaseCommand
 FRAME_BYTES_MAX = 8 << 20
@@ -78,6 +78,8 @@ class Holdings:
         self.holder: dict[int, Seat] = {}
         self.by_key: dict[str, set[int]] = {}
         """Key to its messages that are held."""
+        self._had_piece: dict[int, Seat] = {}
+        """Of a piece of a chunked message, who got it last."""
         self.freed_at: dict[str, float] = {}
         """Key to when a worker last acknowledged, gave back or left behind a message of it."""
         self.acked: set[int] = set()
@@ -97,6 +99,14 @@ class Holdings:
     def opened(self, end: End) -> None:
         """A client connected."""
         self.connections[end] = Connection()
+
+    def _hold(self, seat: Seat, number: int) -> None:
+        """The worker got it."""
+        self.holder[number] = seat
+        message = self._storage.messages[number]
+        self.by_key.setdefault(message.key, set()).add(number)
+        if message.chunked is not None:
+            self._had_piece[number] = seat
 
     def _take_from(self, seat: Seat, place: tuple[int, int], taken: set[int]) -> None:
         """The worker holds these messages of a delivery no more."""
@@ -123,40 +133,39 @@ class Holdings:
 
     # ---- chunked messages
 
-    def _goes_further(self, number: int) -> bool:
+    def goes_further(self, number: int) -> bool:
         """Whether it is a piece of a chunked message, and not the last."""
-        messages = self._storage.messages
-        return number + 1 < len(messages) and messages[number + 1].follows
+        message = self._storage.messages[number].chunked
+        return message is not None and not (message.is_published and message.numbers[-1] == number)
 
     def _goes_on(self, seat: Seat, number: int) -> bool:
         """Whether the worker has an earlier piece of the same chunked message."""
-        while self._storage.messages[number].follows:
-            number -= 1
-            if self.holder.get(number) is seat:
-                return True
-        return False
+        return any(piece < number and self.holder.get(piece) is seat for piece in self.pieces_of(number))
 
-    def _begun(self, seat: Seat, number: int) -> int:
-        """The first piece of the chunked message that the worker has begun and this one continues; -1 for any other.
+    def _goes_on_at(self, seat: Seat, number: int) -> bool:
+        """Whether it continues a chunked message that the worker has begun.
 
-        The rest goes to who has the beginning even while an earlier message waits that was asked for again meanwhile:
-        it is part of a message that this worker had before.
+        The rest goes to who has the beginning even while other messages wait before it: it is part of a message that
+        this worker had before, and can acknowledge only when it is whole. One that gives a message up acknowledges the
+        beginning, and may get the rest before the gateway reads that.
         """
-        messages = self._storage.messages
-        if not messages[number].follows or self.holder.get(number - 1) is not seat:
-            return -1
-        while messages[number].follows:
-            number -= 1
-        return number
+        before = [piece for piece in self.pieces_of(number) if piece < number]
+        had = any(self._had_piece.get(piece) is seat for piece in before)
+        return had and all(piece in self.acked or self.holder.get(piece) is seat for piece in before)
 
-    def pieces_of(self, number: int) -> range:
-        """All pieces of the message that it is a piece of; itself alone, if it is whole."""
-        first = last = number
-        while self._storage.messages[first].follows:
-            first -= 1
-        while self._goes_further(last):
-            last += 1
-        return range(first, last + 1)
+    def pieces_of(self, number: int) -> Sequence[int]:
+        """All published pieces of the message that it is a piece of; itself alone, if it is whole."""
+        message = self._storage.messages[number].chunked
+        return (number,) if message is None else message.numbers
+
+    def message_of(self, number: int) -> Chunked | None:
+        """The chunked message that it is a piece of."""
+        return self._storage.messages[number].chunked
+
+    def has_whole(self, seat: Seat, number: int) -> bool:
+        """Whether the worker has all of the message that it is a piece of."""
+        message = self._storage.messages[number].chunked
+        return message is None or len(self.pieces_at(seat, number)) == message.total
 
     def pieces_at(self, seat: Seat, number: int) -> list[int]:
         """Those of them that the worker has."""

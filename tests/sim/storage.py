@@ -22,6 +22,8 @@ LEDGER_ENTRIES = 50
 """Entries of one ledger, so that positions are more than a count."""
 
 FIRST_LEDGER = 7
+GOES_ON = 0.4
+"""Where a chunked message is published in part, how often what follows is more of one."""
 
 
 @dataclass
@@ -72,6 +74,21 @@ class Entry:
         return [number for place, number in enumerate(self.numbers) if bits >> place & 1]
 
 
+@dataclass(eq=False)
+class Chunked:
+    """A message in several entries, each with a number of its own; the last of them may not be published yet."""
+
+    key: str
+    uuid: str
+    total: int
+    numbers: list[int] = field(default_factory=list)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether all of it is."""
+        return len(self.numbers) == self.total
+
+
 @dataclass
 class Message:
     """One message, by its number."""
@@ -79,8 +96,10 @@ class Message:
     key: str
     """Whose order counts; a message without a key has one of its own."""
     entry: Entry
-    follows: bool = False
-    """It is a piece of the chunked message whose piece before is the number before."""
+    chunked: Chunked | None = None
+    """The chunked message that it is a piece of, if it is one of several."""
+    follows: int = -1
+    """The piece of it before this one; -1 for the first, and for what is whole."""
 
 
 @dataclass
@@ -239,6 +258,10 @@ class Producer:
 
     def __init__(self, storage: Storage, dice: random.Random, keys: Sequence[str], kinds: Sequence[str]) -> None:
         """`kinds` of entries to draw from: single, keyless, key_batch, mixed_batch, opaque_batch, chunked."""
+        self.apart_chance = 0.0
+        """That other entries are published between two pieces of a chunked message."""
+        self._begun: list[Chunked] = []
+        """Messages that are published in part: there are several producers, of which each writes one at a time."""
         self._storage = storage
         self._dice = dice
         self._keys = keys
@@ -249,6 +272,8 @@ class Producer:
     def publish(self) -> Entry:
         """One entry more."""
         kind = self._dice.choice(self._kinds)
+        if self._begun and (kind == "chunked" or self._dice.random() < GOES_ON):
+            return self._go_on(self._dice.choice(self._begun))
         first = len(self._storage.messages)
         self._sequence += 1
         if kind == "single":
@@ -275,18 +300,35 @@ class Producer:
         return self._storage.append(build_tail(metadata, payload_of(number)), [own], own)
 
     def _chunks(self, key: str) -> Entry:
-        """A message in several entries, each with a number of its own; returns the last."""
-        total = self._dice.choice((2, 3, 5))
-        return [self._chunk(key, chunk, total) for chunk in range(total)][-1]
+        """A message in several entries, or its first ones; returns the last that was published."""
+        message = Chunked(key, f"shop-{self._sequence}", self._dice.choice((2, 3, 5)))
+        self._begun.append(message)
+        return self._go_on(message)
 
-    def _chunk(self, key: str, chunk: int, total: int) -> Entry:
+    def _go_on(self, message: Chunked) -> Entry:
+        entry = self._chunk(message)
+        while not message.is_published and not (self.apart_chance and self._dice.random() < self.apart_chance):
+            entry = self._chunk(message)
+        if message.is_published:
+            self._begun.remove(message)
+        return entry
+
+    def finish(self) -> None:
+        """Publish the rest of all messages."""
+        self.apart_chance = 0.0
+        for message in list(self._begun):
+            self._go_on(message)
+
+    def _chunk(self, message: Chunked) -> Entry:
         metadata = self._metadata()
-        metadata.partition_key = key.encode()
-        metadata.uuid = f"shop-{self._sequence}"
-        metadata.chunk_id, metadata.num_chunks_from_msg = chunk, total
+        metadata.partition_key = message.key.encode()
+        metadata.uuid = message.uuid
+        metadata.chunk_id, metadata.num_chunks_from_msg = len(message.numbers), message.total
         number = len(self._storage.messages)
-        entry = self._storage.append(build_tail(metadata, payload_of(number)), [key], key)
-        self._storage.messages[number].follows = chunk > 0
+        entry = self._storage.append(build_tail(metadata, payload_of(number)), [message.key], message.key)
+        stored = self._storage.messages[number]
+        stored.chunked, stored.follows = message, message.numbers[-1] if message.numbers else -1
+        message.numbers.append(number)
         return entry
 
     def _batch(self, keys: Sequence[str], first: int, *, opaque: bool) -> Entry:

@@ -64,12 +64,14 @@ KILLS = ("gateway_kill", "broker_kill")
 ALL_CHANCES = (0.0, 0.0, 0.1, 0.6)
 DEAD_LETTER_AFTER = (0, 0, 0, 0, 0, 1, 2, 3)
 CHUNKS_BESIDE = 0.3
-"""Of the worlds with dead letters, how many have chunked messages though they did not draw them, or have more."""
+"""Of the worlds with dead letters or parked keys, how many have chunked messages though they did not draw them, or have
+more."""
+CHUNKS_APART = (0.0, 0.3, 0.8)
+DROP_INCOMPLETE = 0.3
 PARK_AFTER = (0, 0, 0, 0, 1, 2, 3)
 """Where there are no dead letters."""
 OF_PARKED = ("operator_redrive", "operator_drop", "parking_refuse")
-NOT_PARKED = ("seek", "unsubscribe")
-"""What brings older messages again while their key is parked: their order is not promised."""
+NOT_PARKED = ("unsubscribe",)
 PARKED_BACKLOG = 60
 """At most: what is parked and redriven again and again takes its time."""
 PARKED_NACKS = 0.05
@@ -103,6 +105,8 @@ class Swarm:
     openings: OpeningLimits
     transactions: bool = False
     """Whether workers acknowledge inside transactions."""
+    chunks_apart: float = 0.0
+    """That other entries come between two pieces of a chunked message."""
     jump_chance: float = 0.0
     """That the gateway's clock moves on by more than nothing from one look at it to the next."""
     jump_s: float = 0.0
@@ -174,10 +178,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
 
 
 def _with_parking(swarm: Swarm) -> Swarm:
-    """In some worlds with order and without dead letters; the gateway is killed in most, for the topic is the record.
-
-    Without chunked messages, which are judged chunk by chunk.
-    """
+    """In some with order and without dead letters; the gateway is killed in most, for the topic is the record."""
     dice = random.Random(f"{swarm.seed}/park")  # noqa: S311 - as above
     park_after = dice.choice(PARK_AFTER)
     if not park_after or swarm.settings.dead_letter_after or swarm.mode == "unordered":
@@ -185,13 +186,17 @@ def _with_parking(swarm: Swarm) -> Swarm:
     faults = [fault for fault in swarm.faults if fault not in NOT_PARKED]
     faults += [fault for fault in OF_PARKED if dice.random() < 0.7]
     faults += [kill for kill in KILLS if kill not in faults and dice.random() < 0.5]
-    kinds = tuple(kind for kind in swarm.kinds if kind != "chunked") or ("single",)
+    chunks = random.Random(f"{swarm.seed}/chunks")  # noqa: S311 - a simulation, no secret
+    kinds = (*swarm.kinds, "chunked") if chunks.random() < CHUNKS_BESIDE else swarm.kinds
+    apart = chunks.choice(CHUNKS_APART)
+    faults += ["operator_drop_incomplete"] if "chunked" in kinds and chunks.random() < DROP_INCOMPLETE else []
     tempers = tuple(replace(each, nack_chance=max(each.nack_chance, PARKED_NACKS)) for each in swarm.tempers)
     poisoned_one_in = dice.choice((0, *POISONED_ONE_IN))
     tempers = tuple(_failing(temper, poisoned_one_in) for temper in tempers)
     settings = replace(swarm.settings, park_after=park_after)
     backlog = min(swarm.backlog, PARKED_BACKLOG)
-    return replace(swarm, faults=tuple(faults), kinds=kinds, backlog=backlog, tempers=tempers, settings=settings)
+    swarm = replace(swarm, faults=tuple(faults), kinds=kinds, backlog=backlog, tempers=tempers, settings=settings)
+    return replace(swarm, chunks_apart=apart)
 
 
 def _with_transactions(swarm: Swarm, dice: random.Random) -> Swarm:

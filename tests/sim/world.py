@@ -144,6 +144,7 @@ class World:
         self.producer = Producer(
             self.storage, swarm.dice("producer"), [f"key-{number}" for number in range(swarm.keys)], swarm.kinds
         )
+        self.producer.apart_chance = swarm.chunks_apart
         self._processes = 0
         self._look_dice = swarm.dice("look")
         addresses = [f"pulsar://broker-{number}:6650" for number in range(swarm.brokers)]
@@ -174,14 +175,15 @@ class World:
         model.attempts = Attempts(self.storage, model, policy.max_attempts)
         if policy.park_after:
             model.lot = Lot(parking_topic(settings.parking_topic, TOPIC, SUBSCRIPTION), model)
-            model.lot.slot_of = self._slot_of
+            model.lot.slot_of = self.slot_of
             self.cluster.own_topics[model.lot.name] = model.lot
         else:
             name = dead_letter_topic(settings.dead_letter_topic, TOPIC, SUBSCRIPTION)
             model.dead_letters = DeadLetters(name, model, model.attempts)
             self.cluster.own_topics[name] = model.dead_letters
 
-    def _slot_of(self, number: int) -> int:
+    def slot_of(self, number: int) -> int:
+        """A message's."""
         return slot_of_key(self.storage.messages[number].key, ring=self.swarm.selector == "consistent_hashing")
 
     # ---- processes
@@ -203,8 +205,7 @@ class World:
         self.model.claims = Claims(coordinator, self.storage, lambda: self.gateway.process.clock_s, in_parts=in_parts)
         coordinator.on_committed = self.model.committed
         coordinator.on_given_back = self._given_back
-        if self.model.lot is not None:
-            self.model.claims.is_parked = self.model.lot.has
+        self.model.claims.is_parked = self.model.is_redriven
         if self.model.dead_letters is not None:
             dice = self.swarm.dice("rest")
             coordinator.gives_rest_back = lambda: dice.random() < GIVEN_BACK
@@ -303,6 +304,9 @@ class World:
 
     def heal(self, actions: Actions) -> None:
         """No more faults: every message must be acknowledged, by whoever is there."""
+        self.producer.finish()
+        for broker in self.brokers:
+            broker.process.call_soon(broker.dispatch_soon)
         actions.undo_all()
         if self.coordinator is not None:
             self.coordinator.close()

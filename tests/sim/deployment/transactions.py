@@ -32,8 +32,7 @@ class OpenTransactions:
         in_parts = world.swarm.settings.upstream_batch_index_ack
         self.claims = Claims(self.coordinator, topic.storage, lambda: world.schedule.now_s, in_parts=in_parts)
         self.claims.asks = lambda: topic.model.knows_transactions
-        if topic.lot is not None:
-            self.claims.is_parked = topic.lot.has
+        self.claims.is_parked = topic.model.is_redriven
         self.coordinator.on_committed = topic.model.committed
         self.coordinator.on_given_back = self._given_back
         topic.cluster.coordinator = self.coordinator
