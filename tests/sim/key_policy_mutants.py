@@ -89,5 +89,6 @@ MUTANTS: Final = (
         "proxy/net/subscription/orders.py",
         "        self._state.change_settings(settings)\n        self._ack_leases.look_again()\n",
         "        self._state.change_settings(settings)\n",
+        tests="tests/net/test_subscription_leases.py",
     ),
 )
