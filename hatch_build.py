@@ -44,7 +44,7 @@ LIBRARY: Final = "proxy.compiled_modules"
 
 MODULES: Final = {
     "proxy/core": (
-        "acknowledgement chunked contract_monitor contract_violations delivery_key delivery_log dispatcher "
+        "acknowledgement chunked contract_monitor contract_violations cutting delivery_key delivery_log dispatcher "
         "dispatcher_tables diversions draining_hashes entry foreign_ids hash_ranges histogram hot_keys index_bits "
         "join_gates kept_back key_policy membership outstanding pace parking position_ranges positions reposition "
         "serving slice_id slots spill spilling sticky_key stream_leases streams_here targets transactional_acks "

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.core import join_gates
 from proxy.core.attempts import judge
+from proxy.core.cutting import forget_acked
 from proxy.core.delivery_log import How, as_one, note, tell_why
-from proxy.core.entry import PART_BYTES, Batch, Part, forget_acked
+from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.index_bits import bits_to_indexes
 from proxy.core.whole_messages import rest_of
 

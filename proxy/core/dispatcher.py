@@ -172,7 +172,7 @@ class Dispatcher(Serving):
         part = batch.parts[0]
         if not part.divisible:
             # It goes to the owner of its first message with all its messages, also those acknowledged in an earlier
-            # life: see `entry.forget_acked`.
+            # life: see `cutting.forget_acked`.
             part.slots = part.indexes = None
             part.count = batch.total
         self.receive_part(part, now, kept_back_bits)

@@ -26,7 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part, batch_of, narrow
+from proxy.core.cutting import batch_of, narrow
+from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part
 from proxy.core.index_bits import bits_to_indexes, indexes_to_bits
 from proxy.core.outstanding import size_of
 

@@ -27,8 +27,9 @@ from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from proxy.core.cutting import batch_of, split
 from proxy.core.diversions import place_of
-from proxy.core.entry import PART_BYTES, Batch, Part, batch_of, split
+from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.waiting import insert_all
 
 if TYPE_CHECKING:

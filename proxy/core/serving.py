@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.cutting import cut, join, may_join
 from proxy.core.delivery_key import slice_key
-from proxy.core.entry import PART_BYTES, Part, cut, join, may_join
+from proxy.core.entry import PART_BYTES, Part
 from proxy.core.targets import Targets
 from proxy.core.waiting import insert_all
 

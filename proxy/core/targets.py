@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.cutting import batch_of, split
 from proxy.core.dispatcher_tables import DispatcherTables
-from proxy.core.entry import PART_BYTES, Part, batch_of, split
+from proxy.core.entry import PART_BYTES, Part
 from proxy.core.waiting import BLOCKED_SLOT_BYTES, BlockedSlot, WaitReason
 
 if TYPE_CHECKING:

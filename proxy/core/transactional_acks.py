@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core import acknowledgement, kept_back
+from proxy.core.cutting import batch_of, take_acked
 from proxy.core.delivery_log import How, note
-from proxy.core.entry import PART_BYTES, batch_of, take_acked
+from proxy.core.entry import PART_BYTES
 from proxy.core.errors import NotHeldError, OpaqueBatchError
 from proxy.core.transactions import Held
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.core import acknowledgement
+from proxy.core.cutting import cut
 from proxy.core.delivery_key import delivery_key, wire_id
 from proxy.core.dispatcher import OrderingMode
-from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part, cut
+from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part
 from proxy.core.index_bits import indexes_to_bits
 from proxy.core.positions import entry_of, pack
 from proxy.core.slice_id import SLICED_MESSAGES_MAX, original_entry

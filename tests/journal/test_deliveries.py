@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.cutting import batch_of, cut
 from proxy.core.delivery_log import LISTED_MAX, How
-from proxy.core.entry import Chunk, Part, batch_of, cut, mixed_batch
+from proxy.core.entry import Chunk, Part, mixed_batch
 from proxy.core.positions import MAX_LEDGER, entry_of, pack
 from proxy.core.slice_id import SLICED_MESSAGES_MAX
 from proxy.core.worker import Worker

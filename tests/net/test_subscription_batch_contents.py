@@ -6,7 +6,8 @@ import zlib
 
 import pytest
 
-from proxy.core.entry import Batch, mixed_batch, split
+from proxy.core.cutting import split
+from proxy.core.entry import Batch, mixed_batch
 from proxy.core.outstanding import Outstanding
 from proxy.core.worker import Worker
 from proxy.net.subscription.batch_contents import BatchContents

@@ -16,7 +16,7 @@ JOIN_GATES: Final = "proxy/core/join_gates.py"
 MEMBERSHIP: Final = "proxy/core/membership.py"
 OUTSTANDING: Final = "proxy/core/outstanding.py"
 WAITING: Final = "proxy/core/waiting.py"
-ENTRY: Final = "proxy/core/entry.py"
+CUTTING: Final = "proxy/core/cutting.py"
 SELECTORS: Final = "proxy/core/selectors"
 
 MUTANTS: Final = (
@@ -231,7 +231,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "an index is shifted",
-        ENTRY,
+        CUTTING,
         "    narrow(part, left)\n    return other\n",
         "    narrow(part, tuple(index - 1 for index in left))\n    return other\n",
     ),

@@ -58,7 +58,7 @@ class Intake:
     ) -> None:
         """One of several messages, or partly acknowledged: `slots` as found in it, and `slot` of its own key."""
         if slots is None:
-            # Whole, also what an earlier life acknowledged of it: see `entry.forget_acked`.
+            # Whole, also what an earlier life acknowledged of it: see `cutting.forget_acked`.
             part = Part(position, slot, min(count, BATCH_MESSAGES_MAX), tail, redeliveries, arrived_at)
             part.opaque = True
             self._arrived(position, slot, part.count)
