@@ -5,7 +5,8 @@ When a key may be redriven, the lot decides (`parking`); one key's messages are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from proxy.net.subscription.state import SubscriptionState
     from proxy.wire.parked import Parked
 
+OPENING_MAX: Final = 8
+"""Slots at a time of which nothing was handed on yet: what is on its way to them is not counted below."""
+HELD_BYTES_MAX: Final = 32 << 20
+"""Of what was handed on and is not acknowledged, of all slots: beyond that no further one begins. Operators redrive
+thousands of keys at once, and what they hold is in no budget: a gateway that is full for them would not get empty."""
 log = structlog.get_logger("keyline.subscription")
 
 
@@ -55,10 +61,16 @@ class Redrives:
         """Why the topic could not be read last."""
         self._fed: dict[int, tuple[int, Position, Batch]] = {}
         """By its object id, what was handed on: its slot, and where it is in the log."""
+        self._fed_of: Counter[int] = Counter()
+        """How many of these each slot has."""
+        self._fed_bytes = 0
+        self._opening: set[int] = set()
+        """Slots that are read, of which nothing was handed on yet."""
 
     def may_begin(self, slot: int) -> bool:
         """Whether what is parked of it may be read now."""
-        return self._log.ready and not self._pause.is_set and not self._reads(slot) and not self._busy(slot)
+        ready = self._log.ready and not self._pause.is_set and self._has_room
+        return ready and not self._reads(slot) and not self._busy(slot)
 
     def begin(self, slot: int, parked: Mapping[Position, Parked]) -> None:
         """Read these again, and hand them on in the order of their topic."""
@@ -67,14 +79,17 @@ class Redrives:
 
         def lost(reason: str) -> None:
             self._by_slot.pop(slot, None)
+            self._opening.discard(slot)
             self._state.dispatcher.diversions.trouble = self._trouble = reason
             if not self._pause.is_set:
                 self._pause.set(RETRY_S, self._state.schedule_flush)
 
         def gone(positions: list[Position]) -> None:
             del self._by_slot[slot]
+            self._opening.discard(slot)
             self._give_up(slot, positions)
 
+        self._opening.add(slot)
         name = f"keyline-redrive-{slot}"
         self._by_slot[slot] = Redrive(self._topic, name, wanted, self._brokers, self._found, gone, lost)
 
@@ -82,6 +97,7 @@ class Redrives:
         """Nothing more of it is read."""
         if slot in self._by_slot:
             self._by_slot.pop(slot).close()
+            self._opening.discard(slot)
 
     def end_all(self) -> None:
         """Nothing more is read."""
@@ -97,7 +113,7 @@ class Redrives:
         """Acknowledge in the parking topic what was redriven and workers have acknowledged; returns where it is."""
         diversions = self._state.dispatcher.diversions
         done, diversions.done = diversions.done, []
-        fed = [each for each in (self._fed.pop(id(batch), None) for batch in done) if each is not None]
+        fed = [self._take(id(batch)) for batch in done if id(batch) in self._fed]
         for slot, at, _ in fed:
             self._log.acknowledge(at)
             if slot in self._by_slot:
@@ -108,9 +124,23 @@ class Redrives:
         """What was redriven and came back for good, or was forgotten by a seek, is in the lot only."""
         for number, (_, _, batch) in list(self._fed.items()):
             if batch.parts and not self._state.dispatcher.diversions.feeds(batch.parts[0]):
-                del self._fed[number]
+                self._take(number)
 
     # ---- within
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more slot may begin. One may go on whatever it holds."""
+        return not self._by_slot or (len(self._opening) < OPENING_MAX and self._fed_bytes < HELD_BYTES_MAX)
+
+    def _take(self, number: int) -> tuple[int, Position, Batch]:
+        """Something that was handed on is here no more."""
+        slot, at, batch = self._fed.pop(number)
+        self._fed_bytes -= len(batch.tail)
+        self._fed_of[slot] -= 1
+        if not self._fed_of[slot]:
+            del self._fed_of[slot]
+        return slot, at, batch
 
     def _reads(self, slot: int) -> bool:
         """Whether what was found of it is not all yet. What is there still then, the log had later."""
@@ -119,8 +149,7 @@ class Redrives:
 
     def _busy(self, slot: int) -> bool:
         """Whether a worker has something of the slot, or is to get something that was read already."""
-        fed = any(each == slot for each, _, _ in self._fed.values())
-        return fed or bool(self._state.dispatcher.slots.holder(slot))
+        return slot in self._fed_of or bool(self._state.dispatcher.slots.holder(slot))
 
     def _found(self, at: Position, tail: bytes) -> None:
         state = self._state
@@ -130,10 +159,13 @@ class Redrives:
         self._is_over(self._trouble)
         part = part_of(parked, state.dispatcher.selector.slot(parked.hashed), tail, state.now())
         assert part.batch is not None
+        self._opening.discard(part.slot)
         if is_taken(state.dispatcher, part):
             self._leave_out(part.slot, at)
             return
         self._fed[id(part.batch)] = part.slot, at, part.batch
+        self._fed_bytes += len(part.batch.tail)
+        self._fed_of[part.slot] += 1
         parking.feed(state.dispatcher, part, state.now())
         state.schedule_flush()
 
