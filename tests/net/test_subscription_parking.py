@@ -9,7 +9,7 @@ import pytest
 from proxy.core import spilling
 from proxy.errors import UpstreamError
 from proxy.key_policies import PARKING_TOPIC
-from proxy.net.subscription import parking
+from proxy.net.subscription import parking, taking_out
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.net.subscription.own_topics import parking_topic
 from proxy.wire import pulsar_pb2 as pb
@@ -518,7 +518,7 @@ def test_a_redrive_that_the_broker_refuses_is_tried_again_after_pauses() -> None
 
 def test_a_key_with_many_messages_is_dropped_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by a request for each, in one turn that everyone else would wait for."""
-    monkeypatch.setattr(parking, "DROPPED_MAX", 2)
+    monkeypatch.setattr(taking_out, "DROPPED_MAX", 2)
     lot = Lot()
     rig, worker = opened(lot)
     arrive(rig, *((entry, single("k", b"%d" % entry)) for entry in range(5)))

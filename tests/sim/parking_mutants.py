@@ -7,6 +7,8 @@ from typing import Final
 from tests.sim.mutant import Mutant
 
 LOT: Final = "proxy/net/subscription/parking.py"
+OUT: Final = "proxy/net/subscription/taking_out.py"
+REDRIVES: Final = "proxy/net/subscription/redrives.py"
 COPIES: Final = "proxy/net/subscription/dead_letters.py"
 CHECKS: Final = "proxy/net/subscription/redrive_checks.py"
 READING: Final = "proxy/net/subscription/topic_reading.py"
@@ -17,6 +19,7 @@ PUBLISHED: Final = "proxy/wire/dead_letters.py"
 OF_BATCHES: Final = "tests/net/test_subscription_parking_batches.py"
 OF_BYTES: Final = "tests/net/test_subscription_dead_letters.py"
 OF_METADATA: Final = "tests/net/test_subscription_parking_metadata.py tests/wire/test_parked.py"
+OF_MANY: Final = "tests/net/test_subscription_many_redrives.py"
 OF_PARTS: Final = "tests/net/test_subscription_parked_in_part.py"
 OF_GAPS: Final = "tests/net/test_subscription_parking_gaps.py"
 
@@ -85,29 +88,29 @@ MUTANTS: Final = (
     ),
     _mutant(
         "a redrive does not wait until the topic was read",
-        LOT,
+        OUT,
         "        if not self._reading.has_passed(last[0]):\n",
         "        if not self._reading:\n",
         OF_GAPS,
     ),
     _mutant(
         "a redrive goes ahead of what waits in the original topic",
-        LOT,
+        OUT,
         "        if parking.collect_up_to(self._state.dispatcher, slot, last):\n",
         "        if False:\n",
         OF_GAPS,
     ),
     _mutant(
         "what is older is tried for ever where the parking topic takes nothing",
-        LOT,
-        "            if self._is_shut or not self._has_room():\n                self._end_order",
-        "            if False:\n                self._end_order",
+        OUT,
+        "            if self._way_in.takes_nothing():\n                self._end",
+        "            if False:\n                self._end",
         OF_GAPS,
     ),
     _mutant(
         "a redrive goes on when what is older was refused again",
         LOT,
-        "        super()._refuse(part, reason, error_code)\n        if self._orders:\n",
+        "        super()._refuse(part, reason, error_code)\n        if self._taking_out.slots:\n",
         "        super()._refuse(part, reason, error_code)\n        if False:\n",
         OF_GAPS,
     ),
@@ -154,15 +157,29 @@ MUTANTS: Final = (
         OF_GAPS,
     ),
     _mutant(
+        "all keys that are to be redriven begin at once",
+        REDRIVES,
+        "len(self._opening) < OPENING_MAX and ",
+        "",
+        OF_MANY,
+    ),
+    _mutant(
+        "what is redriven has no bound in bytes",
+        REDRIVES,
+        " and self._fed_bytes < HELD_BYTES_MAX)",
+        ")",
+        OF_MANY,
+    ),
+    _mutant(
         "what is parked in part is dropped though the rest is on its way",
-        LOT,
+        OUT,
         "        if slot in self._orders or self._comes(slot, left):\n",
         "        if slot in self._orders:\n",
         OF_PARTS,
     ),
     _mutant(
         "a redrive that a seek ends says that attempts are used",
-        LOT,
+        OUT,
         "USED_AGAIN if slot in failed else MOVED",
         "USED_AGAIN",
         "tests/net/test_subscription_parking_promises.py",

@@ -4,17 +4,13 @@ Messages go in as dead letters do, by a producer, each acknowledged behind its r
 topic (`parked_log`), which is read before the first worker is let in: so a gateway that was killed, or another replica,
 knows which keys are parked before it delivers anything.
 
-An order, redrive or drop, takes a slot's messages out. From then on nothing of the slot goes in. When what was on its
-way has arrived and no worker has anything of the slot, its messages are delivered in order, or acknowledged; each is
-acknowledged in the parking topic, and when the broker has confirmed the last, the slot goes on. If the gateway ends in
-between, the rest is still parked.
+The way out, by orders, is `taking_out`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import structlog
@@ -22,15 +18,14 @@ import structlog
 from proxy.core import parking
 from proxy.core.foreign_ids import take_back
 from proxy.core.sticky_key import murmur31
-from proxy.errors import Conflict
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription import own_topic_advice
 from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.own_topic_advice import OPENING, PARKING, advice_on
 from proxy.net.subscription.own_topics import parking_topic
 from proxy.net.subscription.parked_log import ParkedLog
-from proxy.net.subscription.redrive_checks import STILL_COMES, incomplete, overtaken, parked_place, why_not
 from proxy.net.subscription.redrives import Redrives
+from proxy.net.subscription.taking_out import TakingOut
 from proxy.net.subscription.topic_reading import TopicReading
 from proxy.wire.batch import own_sticky_key
 from proxy.wire.dead_letters import Published
@@ -41,20 +36,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from proxy.core.entry import Part
-    from proxy.core.positions import Position
     from proxy.net.broker.producer import GatewayProducer
     from proxy.net.subscription.own_topic_advice import Advice
+    from proxy.net.subscription.refused import Refused
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import Answer, SubscriptionState
     from proxy.net.subscription.upstream_consumers import UpstreamConsumers
-    from proxy.wire.parked import Parked
 
 PARKED_MAX: Final = 100_000
 """Messages in one subscription's lot, some 500 bytes each here; then its keys wait."""
-DROPPED_MAX: Final = 1_000
-"""Messages that are dropped at a time, by one acknowledgement."""
-USED_AGAIN: Final = "one of its messages has used its attempts again"
-MOVED: Final = "the subscription's cursor was moved, by a seek or at the broker: order it again"
 log = structlog.get_logger("keyline.subscription")
 FULL: Final = f"it has {PARKED_MAX:,} messages, as many as it may"
 
@@ -90,11 +80,10 @@ class ParkingLot(DeadLetters):
         """Slot of what has its receipt and was not read yet, by entry and index."""
         self._told: set[int] = set()
         """Parked slots that an event has told of."""
-        self._orders: dict[int, bool] = {}
-        """Slots that are taken out, and whether they are redriven."""
         self._redrives = Redrives(self.topic, state, services.brokers.diversions, self.log, self._is_over)
         outstanding = state.dispatcher.outstanding
         self._reading = TopicReading(outstanding, consumers, state.clock, state.schedule_flush)
+        self._taking_out = TakingOut(self.topic, state, self, self.log, self._redrives, self._reading)
 
     def open(self, opened: Callable[[], None]) -> None:
         """Read what is parked, then call `opened`, once."""
@@ -110,43 +99,23 @@ class ParkingLot(DeadLetters):
         self._reading.stop()
 
     def order(self, slot: int, *, redrive: bool) -> int:
-        """Take a slot out: deliver what is parked of it, or delete it. Returns how many messages that are by now.
-
-        Raises:
-            Conflict: it cannot be redriven now; the text says why, and what to do.
-        """
+        """Deliver what is parked of a slot, or delete it; see `TakingOut.order`."""
         self.turn()
-        if redrive and (problem := self._why_not(slot)):
-            raise Conflict(problem)
-        if slot in self._state.dispatcher.diversions.parked:
-            self._orders[slot] = redrive
-            parking.begin_redrive(self._state.dispatcher, slot)
-            self._state.schedule_flush()
-        return len(self.log.slots.get(slot, ()))
+        return self._taking_out.order(slot, redrive=redrive)
 
     def drop_incomplete(self, slot: int) -> int:
-        """Delete the chunks of messages that are parked in part only. Returns how many; the slot stays parked.
-
-        Raises:
-            Conflict: it is not known which these are, since others are on their way, or at a worker.
-        """
+        """See `TakingOut.drop_incomplete`."""
         self.turn()
-        left = self._left_of(slot)
-        if slot in self._orders or self._comes(slot, left):
-            raise Conflict(STILL_COMES)
-        going = incomplete(left)
-        self.log.acknowledge(*going)
-        return len(going)
+        return self._taking_out.drop_incomplete(slot)
+
+    def state_of(self, slot: int) -> str:
+        """In a word."""
+        return self._taking_out.state_of(slot)
 
     @property
     def parked_slots(self) -> set[int]:
         """Those that are parked, to be read."""
         return self._state.dispatcher.diversions.parked
-
-    def state_of(self, slot: int) -> str:
-        """In a word."""
-        order = self._orders.get(slot)
-        return "parked" if order is None else "redriving" if order else "dropping"
 
     def turn(self) -> None:
         """The end of a turn of the subscription: what is to go in goes, what came out is acknowledged."""
@@ -160,14 +129,13 @@ class ParkingLot(DeadLetters):
             self._redrives.take_done()
         if self.log.news:
             self._look_at_log()
-        if self._orders:
-            self._give_up_orders()
+        if self._taking_out.slots:
+            self._taking_out.give_up()
         if diversions.dirty:
             self._tell_parked()
             parking.collect(dispatcher, self._state.now())
         self._redrives.forget_returned()
-        for slot in list(self._orders):
-            self._carry_out(slot)
+        self._told.difference_update(self._taking_out.carry_out())
         if diversions.fresh or self._queue or self._trying:  # what was refused is tried once there is room
             self.flush()
         # Not for those whose sockets are full, nor for want of a lease: the next flush would find them so again.
@@ -195,7 +163,7 @@ class ParkingLot(DeadLetters):
     def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
         """As it says."""
         super().producer_lost(producer, reason)
-        if self._orders:
+        if self._taking_out.slots:
             self._state.schedule_flush()
         self._failed_to_open(reason, producer.error_code)
 
@@ -210,7 +178,7 @@ class ParkingLot(DeadLetters):
     def _refuse(self, part: Part, reason: str, error_code: int | None = None) -> None:
         """As for dead letters. It may end a redrive."""
         super()._refuse(part, reason, error_code)
-        if self._orders:
+        if self._taking_out.slots:
             self._state.schedule_flush()
 
     def _log_failed(self, reason: str) -> None:
@@ -312,81 +280,23 @@ class ParkingLot(DeadLetters):
         for begin in range(0, len(news), LISTED_MAX):
             self._state.happened("keys_parked", slots=news[begin : begin + LISTED_MAX], parking_topic=self.topic)
 
-    def _give_up_orders(self) -> None:
-        diversions = self._state.dispatcher.diversions
-        failed, diversions.failed = diversions.failed, {}
-        for slot in [slot for slot in self._orders if slot in failed or slot not in diversions.redriving]:
-            self._end_order(slot, USED_AGAIN if slot in failed else MOVED)
+    # ---- for orders
 
-    def _end_order(self, slot: int, reason: str) -> None:
-        """What was not taken out yet stays parked."""
-        del self._orders[slot]
-        diversions = self._state.dispatcher.diversions
-        diversions.redriving.pop(slot, None)
-        diversions.dirty[slot] = None
-        self._redrives.end(slot)
-        log.warning("redrive failed", topic=self.topic, slot=slot, reason=reason)
-        self._state.happened("redrive_failed", slot=slot, parking_topic=self.topic, reason=reason)
+    @property
+    def refused(self) -> Refused:
+        """As `WayIn` says."""
+        return self._refused
 
-    def _why_not(self, slot: int) -> str:
-        """Why what is parked of the slot cannot be redriven in order now, and what to do; empty if it can."""
-        coming = bool(self._state.dispatcher.diversions.held.get(slot))
-        return why_not(self.log.slots.get(slot, {}), self._refused.first(slot), self._refused.reason, coming=coming)
+    def takes_nothing(self) -> bool:
+        """As `WayIn` says: the topic takes nothing, or the lot is full."""
+        return self._is_shut or not self._has_room()
 
-    def _carry_out(self, slot: int) -> None:
-        """The next step of an order, if it can be taken now."""
-        dispatcher, log = self._state.dispatcher, self.log
-        held = dispatcher.diversions.held[slot]
-        refused = self._refused.first(slot) is not None
-        if refused and self._orders[slot] and (problem := self._why_not(slot)):
-            self._end_order(slot, problem)
-            return
-        if held and (refused or self._is_shut or not self._has_room()):
-            self._keep_back(slot)
-        if held or slot in self._coming.values():
-            return
-        parked = log.slots.get(slot)
-        if parked is None:
-            self._finish(slot)
-        elif not self._orders[slot]:
-            if not log.is_leaving(next(iter(parked))):
-                log.acknowledge(*islice((position for position in parked if not log.is_leaving(position)), DROPPED_MAX))
-        elif self._redrives.may_begin(slot):
-            left = self._left_of(slot)
-            if left:
-                self._begin(slot, left)
+    def is_coming(self, slot: int) -> bool:
+        """As `WayIn` says."""
+        return slot in self._coming.values()
 
-    def _begin(self, slot: int, left: dict[Position, Parked]) -> None:
-        """Redrive these of a slot, once all that is older of it is among them.
-
-        What is older may be in the original topic: if the parking topic refused it, and took others that were published
-        with it. It waits here, or comes yet if the gateway began since, and goes into the lot first.
-        """
-        last = max(map(parked_place, left.values()))
-        if not self._reading.has_passed(last[0]):
-            return
-        if parking.collect_up_to(self._state.dispatcher, slot, last):
-            if self._is_shut or not self._has_room():
-                self._end_order(slot, overtaken(self._state.dispatcher.diversions.trouble))
-        elif problem := self._why_not(slot):
-            self._end_order(slot, problem)
-        else:
-            self._redrives.begin(slot, left)
-
-    def _left_of(self, slot: int) -> dict[Position, Parked]:
-        """What is parked of a slot, and not acknowledged yet."""
-        parked = self.log.slots.get(slot, {})
-        return {position: each for position, each in parked.items() if not self.log.is_leaving(position)}
-
-    def _comes(self, slot: int, left: Mapping[Position, Parked]) -> bool:
-        """Whether chunks of these messages may be missing that are here, or come yet with what was read so far."""
-        dispatcher = self._state.dispatcher
-        last = max((each.position for each in left.values()), default=-1)
-        here = dispatcher.waiting_in(slot) or dispatcher.slots.holder(slot) or slot in self._coming.values()
-        return bool(here) or not self._reading.has_passed(last)
-
-    def _keep_back(self, slot: int) -> None:
-        """What would go in waits here instead: the lot is full or takes nothing, and this slot is to be taken out."""
+    def keep_back(self, slot: int) -> None:
+        """As `WayIn` says: the lot is full or takes nothing, and this slot is to be taken out."""
         diversions = self._state.dispatcher.diversions
         queue, self._queue = self._queue, deque()
         for part in (*self._refused.pop(slot), *queue):
@@ -397,13 +307,6 @@ class ParkingLot(DeadLetters):
                     self._state.clock.call_soon(partial(self._arrive, part))
                 else:
                     diversions.remove(part)
-
-    def _finish(self, slot: int) -> None:
-        redriven = self._orders.pop(slot)
-        self._redrives.end(slot)
-        self._told.discard(slot)
-        self._state.happened("redriven" if redriven else "parked_dropped", slot=slot, parking_topic=self.topic)
-        parking.release(self._state.dispatcher, slot, self._state.now())
 
     def _behind(self, answer: Answer, earlier_too: bool) -> Answer:  # noqa: FBT001 - as the state declares it
         """As the state says: who is told that an acknowledgement is done may let go of the message (G3).

@@ -13,6 +13,7 @@ REACH: Final = "proxy/groups/reach.py"
 LOOKS: Final = "proxy/net/owner/leg_looks.py"
 LEADER: Final = "proxy/groups/leader.py"
 LOT: Final = "proxy/net/subscription/parking.py"
+OUT: Final = "proxy/net/subscription/taking_out.py"
 SHARED_ORDERS: Final = "proxy/net/owner/shared_orders.py"
 
 
@@ -243,14 +244,14 @@ MUTANTS = (
     ),
     _mutant(
         "a redrive goes on before what is on its way into the lot has arrived",
-        LOT,
-        "        if held or slot in self._coming.values():\n",
+        OUT,
+        "        if held or self._way_in.is_coming(slot):\n",
         "        if held:\n",
         "tests/net/test_subscription_parking.py",
     ),
     _mutant(
         "a key goes on while messages of its redrive are unread",
-        LOT,
+        OUT,
         "        if parked is None:\n            self._finish(slot)\n",
         "        if parked is None or self._orders[slot]:\n            self._finish(slot)\n",
     ),
