@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request, status
+from fastapi import APIRouter, Depends, Request, status
 
 from admin_api.access.caller import OrderedBy
 from admin_api.access.roles import Role, needs
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 CONFLICTS: Final[dict[int | str, dict[str, Any]]] = {409: {"model": Problem}}
 ENDS: Final = {"earliest": (-1, -1), "latest": ((1 << 63) - 1, (1 << 63) - 1)}
 """As clients name the ends of a topic."""
-Incomplete = Annotated[bool, Query(description="Only chunks of messages whose other chunks are gone.")]
 
 
 def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
@@ -149,9 +148,16 @@ def _orders_to_workers(router: APIRouter, control: GatewayControl) -> None:
 
     @router.post(SUBSCRIPTION_PATH + "/parked/drop", summary="Delete what is parked of a key")
     @needs(Role.ADMIN)
-    async def drop(key: Key, of: MessageKey, by: OrderedBy, *, incomplete: Incomplete = False) -> TakenOut:
-        """The slot goes on with what is newer; but for `incomplete`, after which it is still parked."""
-        return _take_out(control, key, of, by, redrive=False, incomplete=incomplete)
+    async def drop(key: Key, of: MessageKey, by: OrderedBy) -> TakenOut:
+        """The slot goes on with what is newer."""
+        return _take_out(control, key, of, by, redrive=False)
+
+    # Not a parameter of the former, which an older replica would not know: it would delete everything.
+    @router.post(SUBSCRIPTION_PATH + "/parked/drop-incomplete", summary="Delete what no client can read of a key")
+    @needs(Role.ADMIN)
+    async def drop_incomplete(key: Key, of: MessageKey, by: OrderedBy) -> TakenOut:
+        """Only chunks of messages of which an earlier chunk is gone. The slot is still parked."""
+        return _take_out(control, key, of, by, redrive=False, incomplete=True)
 
     @router.post(WORKER_PATH + "/exclude", summary="Exclude a worker")
     @needs(Role.OPERATOR)

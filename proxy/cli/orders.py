@@ -23,7 +23,9 @@ from proxy.cli.asking import (
     show,
 )
 
-Incomplete = Annotated[bool, typer.Option("--incomplete", help="Only chunks of messages whose other chunks are gone.")]
+Incomplete = Annotated[
+    bool, typer.Option("--incomplete", help="Only chunks of messages of which an earlier chunk is gone.")
+]
 REPLAY_S_MAX = 120.0
 """Replicas first wait for workers, then a broker searches the message."""
 LIMITS = (
@@ -81,25 +83,15 @@ def drop(
     url: Url = LOCAL,
 ) -> None:
     """Delete what is parked of a key, which goes on with what is newer."""
-    _take_out(topic, subscription, key, slot, "drop", url, incomplete=incomplete)
+    _take_out(topic, subscription, key, slot, "drop-incomplete" if incomplete else "drop", url)
 
 
-def _take_out(
-    topic: str,
-    subscription: str,
-    key: str | None,
-    slot: int | None,
-    order: str,
-    url: str,
-    *,
-    incomplete: bool = False,
-) -> None:
-    besides = {"incomplete": "true"} if incomplete else {}
+def _take_out(topic: str, subscription: str, key: str | None, slot: int | None, order: str, url: str) -> None:
     with ordering(url) as ask:
         done = ask(
             "POST",
             f"{subscription_path(topic, subscription)}/parked/{order}",
-            query={**key_or_slot(key, slot, required=True), **besides},
+            query=key_or_slot(key, slot, required=True),
         )
         verb = "delivers" if order == "redrive" else "deletes"
         typer.echo(f"slot {done['slot']} {verb} {done['messages']} parked messages")

@@ -80,7 +80,7 @@ class _Layout(NamedTuple):
 class MessageStart:
     """What stands before the tails in a worker's MESSAGE frames of one ledger, redelivery count and size of entry ids.
 
-    Whoever writes many keeps the last one: it is right as long as `ledger` and `redeliveries` are, for the entry ids
+    A writer of many keeps the last one: it is right as long as `ledger` and `redeliveries` are, for the entry ids
     from `lowest` to below `above`.
     """
 

@@ -75,7 +75,7 @@ def test_an_order_takes_a_key_out_and_is_told(order: str, seen: list[bytes]) -> 
 def test_what_is_parked_in_part_is_dropped_alone() -> None:
     """The key is parked still, and its other messages with it."""
     rig, lot, worker = parking_rig()
-    arrive(rig, (2, single("k", b"2", uuid="u", num_chunks_from_msg=2, chunk_id=0)))
+    arrive(rig, (2, single("k", b"2", uuid="u", num_chunks_from_msg=2, chunk_id=1)))
     lot.pump(rig)
     rig.clock.advance(QUIET_S)
     assert "keyline drop --incomplete" in rig.ask("POST", f"{SUBSCRIPTION}/parked/redrive?key=k").json()["detail"]
@@ -85,7 +85,7 @@ def test_what_is_parked_in_part_is_dropped_alone() -> None:
     assert event.facts["order"] == "drop incomplete"
     lot.pump(rig)
     assert rig.get("/parked")["parked_messages"] == 2
-    assert rig.ask("POST", f"{SUBSCRIPTION}/parked/drop?key=k&incomplete=true").json()["messages"] == 0
+    assert rig.ask("POST", f"{SUBSCRIPTION}/parked/drop-incomplete?key=k").json()["messages"] == 0
     assert rig.ask("POST", f"{SUBSCRIPTION}/parked/redrive?key=k").json()["messages"] == 2
     assert redriven(rig, lot, worker) == [b"0", b"1"]
 

@@ -36,7 +36,7 @@ def drop_incomplete(rig: SubscriptionRig) -> int:
     return rig.subscription.orders.take_out(rig.subscription.lot, slot_of(rig), redrive=False, incomplete=True)
 
 
-@pytest.mark.parametrize("gone", [(1,), (2,), (3,), (1, 3)])
+@pytest.mark.parametrize("gone", [(1,), (2,), (1, 2), (1, 3)])
 def test_what_a_crash_left_of_a_chunked_message_is_dropped_alone(gone: tuple[int, ...]) -> None:
     """A drop of the slot would delete messages with which nothing is wrong; the redrive's answer says what to do."""
     lot = left_by_a_crash(*gone)
@@ -50,6 +50,49 @@ def test_what_a_crash_left_of_a_chunked_message_is_dropped_alone(gone: tuple[int
     arrive(rig, (5, single("k", b"5")))
     assert redriven(rig, lot, worker) == [b"0", b"4", b"5"]
     assert not rig.subscription.state.dispatcher.diversions.parked
+
+
+def test_later_chunks_may_be_published_yet() -> None:
+    """What is parked of the message is not deleted, and is redriven when the rest is parked, too."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    arrive(rig, (1, chunk(0)))
+    lot.pump(rig)
+    assert drop_incomplete(rig) == 0
+    with pytest.raises(Conflict, match=r"1 of its 2 chunks.*all of it if only later chunks are missing"):
+        order_redrive(rig)
+    arrive(rig, (2, chunk(1)))
+    lot.pump(rig)
+    order_redrive(rig)
+    assert redriven(rig, lot, worker) == [b"0", b"1", b"2"]
+
+
+def test_a_uuid_that_is_used_again_is_another_message() -> None:
+    """Of the first, all is parked; of the second, which has more chunks, one that is not the first is gone."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    arrive(rig, (1, chunk(0)), (2, chunk(1)), *((number, chunk(number - 3, 3)) for number in (3, 4, 5)))
+    lot.pump(rig)
+    lot.acked.add(lot.left()[4])
+    rig, worker = opened(lot, mark_delete=5)
+    with pytest.raises(Conflict, match="2 of its 3 chunks"):
+        order_redrive(rig)
+    assert drop_incomplete(rig) == 2
+    order_redrive(rig)
+    assert redriven(rig, lot, worker) == [b"0", b"1", b"2"]
+
+
+def test_what_was_dropped_is_not_named_by_the_next_order() -> None:
+    """Though the broker has not confirmed yet that it is gone."""
+    lot = left_by_a_crash(1)
+    rig, worker = opened(lot, mark_delete=4)
+    assert drop_incomplete(rig) == 2
+    order_redrive(rig)
+    assert redriven(rig, lot, worker) == [b"0", b"4"]
 
 
 def test_where_nothing_else_was_parked_the_key_goes_on_with_the_next_redrive() -> None:

@@ -143,7 +143,7 @@ def test_a_seek_leaves_what_is_parked(*, back: bool) -> None:
     ear = rig.subscriptions.events.listen(lambda: None)
     worker.seek(0 if back else 5)
     (failed,) = [event for event in ear.take()[1] if event.kind == "redrive_failed"]
-    assert "the subscription's cursor was moved" in failed.facts["reason"]
+    assert "was moved by a seek" in failed.facts["reason"]
     assert len(lot.left()) == 2
     rig, worker = opened(lot, mark_delete=None if back else 4)
     if back:

@@ -338,7 +338,10 @@ class Actions:
         (lot.let_redrive if redrive else lot.let_drop)(numbers)
 
     def _drop_incomplete(self, dice: random.Random | None) -> None:
-        """Delete chunks of messages that are parked in part: of a slot, or without dice where nobody can read any."""
+        """Delete chunks of messages that are parked in part: of a slot, or without dice where no client can read any.
+
+        Where only later chunks are gone, all of the slot: the gateway cannot know that these do not come.
+        """
 
         def order(subscription: Subscription) -> None:
             model, lot = self._world.model.lot, subscription.lot
@@ -350,7 +353,10 @@ class Actions:
                 assert lot is not None
                 model.let_drop_incomplete(number for number in model.left if self._world.slot_of(number) == slot)
                 with suppress(Conflict):  # it is taken out
-                    subscription.orders.take_out(lot, slot, redrive=False, incomplete=True)
+                    found = subscription.orders.take_out(lot, slot, redrive=False, incomplete=True)
+                    if dice is None and not found and lot.state_of(slot) == "parked":
+                        self._tell_lot(slot, redrive=False)
+                        subscription.orders.take_out(lot, slot, redrive=False)
 
         self._operator(order)
 

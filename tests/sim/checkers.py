@@ -336,7 +336,7 @@ class Model(Holdings):
         self._check_order(seat, key, number)
 
     def _check_whole(self, seat: Seat, number: int) -> None:
-        """What is redriven of a chunked message is all of it: nobody could read a part, or acknowledge it."""
+        """What is redriven of a chunked message is all of it: no client could read a part, or acknowledge it."""
         message = self._storage.messages[number].chunked
         for piece in () if message is None else message.numbers:
             if not (self._is_parked(piece) or piece in self.acked_in_life):

@@ -125,14 +125,20 @@ class Lot(OwnTopic):
         self.let_redrive(numbers)
 
     def let_drop_incomplete(self, numbers: Iterable[int]) -> None:
-        """An operator has those of these deleted that are pieces of messages of which not all pieces are parked."""
-        self._may_drop.update(number for number in numbers if self._is_in_part(number))
+        """An operator has those of these deleted that are pieces of messages of which an earlier piece is gone."""
+        self._may_drop.update(number for number in numbers if self.has_gap(number))
 
     @property
     def hopeless(self) -> list[int]:
-        """Pieces that are parked of messages that nobody can read: the other pieces are neither here nor there."""
+        """Pieces that are parked of messages that no client can read: the others are neither here nor there."""
         pieces = [number for number in self.left if self._is_in_part(number)]
         return [number for number in pieces if not any(map(self._may_come, self._model.pieces_of(number)))]
+
+    def has_gap(self, number: int) -> bool:
+        """Whether a piece of its message is gone that stands before one that is parked."""
+        pieces = self._model.pieces_of(number)
+        last = max((place for place, piece in enumerate(pieces) if self.has(piece)), default=0)
+        return any(not self.has(piece) and not self._model.is_owed(piece) for piece in pieces[:last])
 
     def _may_come(self, number: int) -> bool:
         return self._model.is_owed(number) and not self.has(number)

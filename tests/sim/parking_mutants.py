@@ -171,6 +171,27 @@ MUTANTS: Final = (
         OF_MANY,
     ),
     _mutant(
+        "chunks are dropped though later ones may be published yet",
+        CHECKS,
+        "range(max(_indexes(chunks)) + 1))]",
+        "range(chunks[0][1].chunk[2]))]",
+        OF_PARTS,
+    ),
+    _mutant(
+        "two messages of one uuid are one",
+        CHECKS,
+        "        if chunks is None or (not index and",
+        "        if chunks is None or (False and",
+        OF_PARTS,
+    ),
+    _mutant(
+        "what was dropped is said to be parked in part",
+        OUT,
+        "why_not(self._left_of(slot), refused",
+        "why_not(self._log.slots.get(slot, {}), refused",
+        OF_PARTS,
+    ),
+    _mutant(
         "what is parked in part is dropped though the rest is on its way",
         OUT,
         "        if slot in self._orders or self._comes(slot, left):\n",
@@ -201,7 +222,7 @@ MUTANTS: Final = (
     Mutant(
         "parking: a redrive begins with a part of a chunked message",
         CHECKS,
-        '    return "" if coming else _incomplete(parked.values())\n',
+        '    return "" if coming else _incomplete(parked)\n',
         '    return ""\n',
     ),
     Mutant(

@@ -8,7 +8,7 @@ from proxy.core.diversions import place_of
 from proxy.core.positions import format_position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from proxy.core.entry import Part
     from proxy.core.positions import Position
@@ -37,7 +37,7 @@ def why_not(parked: Mapping[Position, Parked], refused: Part | None, reason: str
     """
     if refused is not None and any(place_of(refused) < parked_place(each) for each in parked.values()):
         return overtaken(reason)
-    return "" if coming else _incomplete(parked.values())
+    return "" if coming else _incomplete(parked)
 
 
 def overtaken(reason: str) -> str:
@@ -54,35 +54,52 @@ def parked_place(parked: Parked) -> tuple[int, int]:
 
 
 def incomplete(parked: Mapping[Position, Parked]) -> list[Position]:
-    """Chunks of messages that are parked in part only."""
-    uuids = _in_part(parked.values())
-    return [position for position, each in parked.items() if each.chunk is not None and each.chunk[0] in uuids]
+    """Chunks of messages of which an earlier chunk is gone, if the topic was read as far as they were in it.
+
+    Not of those of which later ones are missing: these may be published yet.
+    """
+    gone = [chunks for chunks in _chunked(parked) if _indexes(chunks) != set(range(max(_indexes(chunks)) + 1))]
+    return [position for chunks in gone for position, _ in chunks]
 
 
-def _in_part(parked: Iterable[Parked]) -> dict[str, dict[int, Parked]]:
-    """Chunked messages that are, by uuid: chunks by their indexes."""
-    found: dict[str, dict[int, Parked]] = {}
-    for each in parked:
-        if each.chunk is not None:
-            found.setdefault(each.chunk[0], {}).setdefault(each.chunk[1], each)
-    return {uuid: chunks for uuid, chunks in found.items() if len(chunks) < _count_of(chunks)}
+def _chunked(parked: Mapping[Position, Parked]) -> list[list[tuple[Position, Parked]]]:
+    """Chunked messages, whole or in part: their chunks in the topic's order, each with its place in the parking topic.
+
+    A producer may use a uuid again, for a message that begins with another chunk 0.
+    """
+    messages: list[list[tuple[Position, Parked]]] = []
+    by_uuid: dict[str, list[tuple[Position, Parked]]] = {}
+    for position in in_topic_order(parked):
+        each = parked[position]
+        if each.chunk is None:
+            continue
+        uuid, index, _ = each.chunk
+        chunks = by_uuid.get(uuid)
+        if chunks is None or (not index and chunks[-1][1].position != each.position):
+            chunks = by_uuid[uuid] = []
+            messages.append(chunks)
+        chunks.append((position, each))
+    return messages
 
 
-def _count_of(chunks: Mapping[int, Parked]) -> int:
-    return max(each.chunk[2] for each in chunks.values() if each.chunk is not None)
+def _indexes(chunks: list[tuple[Position, Parked]]) -> set[int]:
+    return {each.chunk[1] for _, each in chunks if each.chunk is not None}
 
 
-def _incomplete(parked: Iterable[Parked]) -> str:
+def _incomplete(parked: Mapping[Position, Parked]) -> str:
     """Which chunked message is parked in part only, and what to do; empty if none is.
 
     A worker cannot acknowledge a part: its redrive would not end.
     """
-    for chunks in _in_part(parked).values():
-        first = format_position(min(each.position for each in chunks.values()))
-        return (
-            f"the chunked message of which a chunk is at {first} is parked in part: {len(chunks)} of its "
-            f"{_count_of(chunks)} chunks. Order the redrive again when the rest is parked, too. The rest never comes "
-            "if it was acknowledged before a crash or skipped, or if the producer is gone. Then no client can "
-            "read the message: drop what is incomplete of the slot (keyline drop --incomplete)"
-        )
+    for chunks in _chunked(parked):
+        found, count = len(_indexes(chunks)), max(each.chunk[2] for _, each in chunks if each.chunk is not None)
+        if found < count:
+            first = format_position(chunks[0][1].position)
+            return (
+                f"the chunked message of which a chunk is at {first} is parked in part: {found} of its {count} chunks. "
+                "Order the redrive again when the rest is parked, too. The rest never comes if it was acknowledged "
+                "before a crash or skipped, or if the producer is gone. Then no client can read the message: drop "
+                "what is incomplete of the slot (keyline drop --incomplete), or all of it if only later chunks are "
+                "missing"
+            )
     return ""

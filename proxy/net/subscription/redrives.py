@@ -6,6 +6,7 @@ When a key may be redriven, the lot decides (`parking`); one key's messages are 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from proxy.wire.parked import Parked
 
 OPENING_MAX: Final = 8
-"""Slots at a time of which nothing was handed on yet: what is on its way to them is not counted below."""
+"""Slots at a time of which nothing was handed on yet: what is on its way to a slot is not counted below."""
 HELD_BYTES_MAX: Final = 32 << 20
 """Of what was handed on and is not acknowledged, of all slots: beyond that no further one begins. Operators redrive
 thousands of keys at once, and what they hold is in no budget: a gateway that is full for them would not get empty."""
@@ -69,8 +70,17 @@ class Redrives:
 
     def may_begin(self, slot: int) -> bool:
         """Whether what is parked of it may be read now."""
-        ready = self._log.ready and not self._pause.is_set and self._has_room
+        ready = self._log.ready and not self._pause.is_set and self.has_room
         return ready and not self._reads(slot) and not self._busy(slot)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more slot may begin. One may go on whatever it holds."""
+        return not self._by_slot or (len(self._opening) < OPENING_MAX and self._fed_bytes < HELD_BYTES_MAX)
+
+    def has_begun(self, slot: int) -> bool:
+        """Whether something of it was read already, or is."""
+        return slot in self._by_slot or slot in self._fed_of
 
     def begin(self, slot: int, parked: Mapping[Position, Parked]) -> None:
         """Read these again, and hand them on in the order of their topic."""
@@ -91,7 +101,7 @@ class Redrives:
 
         self._opening.add(slot)
         name = f"keyline-redrive-{slot}"
-        self._by_slot[slot] = Redrive(self._topic, name, wanted, self._brokers, self._found, gone, lost)
+        self._by_slot[slot] = Redrive(self._topic, name, wanted, self._brokers, partial(self._found, slot), gone, lost)
 
     def end(self, slot: int) -> None:
         """Nothing more of it is read."""
@@ -128,11 +138,6 @@ class Redrives:
 
     # ---- within
 
-    @property
-    def _has_room(self) -> bool:
-        """Whether one more slot may begin. One may go on whatever it holds."""
-        return not self._by_slot or (len(self._opening) < OPENING_MAX and self._fed_bytes < HELD_BYTES_MAX)
-
     def _take(self, number: int) -> tuple[int, Position, Batch]:
         """Something that was handed on is here no more."""
         slot, at, batch = self._fed.pop(number)
@@ -151,15 +156,15 @@ class Redrives:
         """Whether a worker has something of the slot, or is to get something that was read already."""
         return slot in self._fed_of or bool(self._state.dispatcher.slots.holder(slot))
 
-    def _found(self, at: Position, tail: bytes) -> None:
+    def _found(self, slot: int, at: Position, tail: bytes) -> None:
         state = self._state
+        self._opening.discard(slot)
         parked = read(tail)
         if parked is None or state.ended:
             return
         self._is_over(self._trouble)
         part = part_of(parked, state.dispatcher.selector.slot(parked.hashed), tail, state.now())
         assert part.batch is not None
-        self._opening.discard(part.slot)
         if is_taken(state.dispatcher, part):
             self._leave_out(part.slot, at)
             return

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DROPPED_MAX: Final = 1_000
 """Messages that are dropped at a time, by one acknowledgement."""
 USED_AGAIN: Final = "one of its messages has used its attempts again"
-MOVED: Final = "the subscription's cursor was moved, by a seek or at the broker: order it again"
+MOVED: Final = "the subscription was moved by a seek, or was to be deleted: order it again"
 log = structlog.get_logger("keyline.subscription")
 
 
@@ -98,7 +98,7 @@ class TakingOut:
         return len(self._log.slots.get(slot, ()))
 
     def drop_incomplete(self, slot: int) -> int:
-        """Delete the chunks of messages that are parked in part only. Returns how many; the slot stays parked.
+        """Delete chunks of messages of which an earlier chunk is gone. Returns how many; the slot stays parked.
 
         Raises:
             Conflict: it is not known which these are, since others are on their way, or at a worker.
@@ -107,7 +107,8 @@ class TakingOut:
         if slot in self._orders or self._comes(slot, left):
             raise Conflict(STILL_COMES)
         going = incomplete(left)
-        self._log.acknowledge(*going)
+        for begin in range(0, len(going), DROPPED_MAX):
+            self._log.acknowledge(*going[begin : begin + DROPPED_MAX])
         return len(going)
 
     def give_up(self) -> None:
@@ -119,7 +120,12 @@ class TakingOut:
 
     def carry_out(self) -> list[int]:
         """The next step of each order, where it can be taken now; returns the slots of which nothing is left."""
-        return [slot for slot in list(self._orders) if self._is_finished(slot)]
+        has_room = self._redrives.has_room  # thousands may wait for it, and each turn comes here
+        return [
+            slot
+            for slot, redrive in list(self._orders.items())
+            if (has_room or not redrive or self._redrives.has_begun(slot)) and self._is_finished(slot)
+        ]
 
     # ---- within
 
@@ -130,6 +136,7 @@ class TakingOut:
         diversions.redriving.pop(slot, None)
         diversions.dirty[slot] = None
         self._redrives.end(slot)
+        self._state.schedule_flush()  # another one may have waited for it
         log.warning("redrive failed", topic=self._topic, slot=slot, reason=reason)
         self._state.happened("redrive_failed", slot=slot, parking_topic=self._topic, reason=reason)
 
@@ -137,7 +144,7 @@ class TakingOut:
         """Why what is parked of the slot cannot be redriven in order now, and what to do; empty if it can."""
         coming = bool(self._state.dispatcher.diversions.held.get(slot))
         refused = self._way_in.refused
-        return why_not(self._log.slots.get(slot, {}), refused.first(slot), refused.reason, coming=coming)
+        return why_not(self._left_of(slot), refused.first(slot), refused.reason, coming=coming)
 
     def _is_finished(self, slot: int) -> bool:
         """Take the next step of an order, if it can be taken now; whether it was the last."""
