@@ -128,6 +128,7 @@ TABLE = [
     Row("POST", "/api/v1/whatever/comes", VIEWER),
     Row("TRACE", "/api/v1/subscriptions", VIEWER),
     Row("POST", f"{SUBSCRIPTION}/parked/drop?slot=7", ADMIN),
+    Row("POST", f"{SUBSCRIPTION}/parked/drop-incomplete?slot=7", ADMIN),
     Row("PUT", f"{SUBSCRIPTION}/ordering-mode", ADMIN, {"ordering_mode": "draining_hashes"}),
     Row("PUT", f"{SUBSCRIPTION}/limits", ADMIN, {"look_ahead_messages_per_worker": 10}),
     Row("PATCH", f"{SUBSCRIPTION}/limits", ADMIN, {"look_ahead_messages_per_worker": 10}),

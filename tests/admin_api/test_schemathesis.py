@@ -12,4 +12,4 @@ def test_no_request_finds_a_fault() -> None:
     """
     from tests.admin_api.made_up_requests import check_operations  # noqa: PLC0415 - likewise
 
-    assert len(list(check_operations(drawn(100)))) == 44, "operations with requests"
+    assert len(list(check_operations(drawn(100)))) == 45, "operations with requests"
