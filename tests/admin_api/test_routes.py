@@ -458,8 +458,8 @@ def test_every_order_has_a_test_here(method: str, path: str, body: object) -> No
         if verb != "get"
         and not path.endswith("/preview/join")
         and not path.startswith(("/api/v1/groups/", "/api/v1/deployment/", "/api/v1/group-topics"))
-        and "/parked/" not in path
         and not path.endswith(("/owner", "/configuration/reload"))
+        and not path.endswith(("/parked/redrive", "/parked/drop", "/parked/drop-incomplete"))
     }
     template = "/api/v1/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
     assert (method, template + path.replace("/a/", "/{worker}/")) in orders
