@@ -234,9 +234,12 @@ class GatewayControl(Protocol):
         """Give a worker's slots to others until it is readmitted, or readmit it; how many are concerned."""
 
     def take_out(
-        self, key: Key, *, message_key: bytes | None, slot: int | None, redrive: bool, incomplete: bool, by: str
+        self, key: Key, *, message_key: bytes | None, slot: int | None, redrive: bool, by: str
     ) -> tuple[int, int]:
-        """Redrive or drop what is parked of a key's slot, or what is `incomplete` of it; the slot, and how many."""
+        """Redrive or drop what is parked of a key's slot; the slot, and how many messages are parked of it."""
+
+    def drop_incomplete(self, key: Key, *, message_key: bytes | None, slot: int | None, by: str) -> tuple[int, int]:
+        """Drop chunks of messages that are parked in part, of a key's slot; the slot, and how many."""
 
     def drain_replica(self, *, drained: bool) -> None:
         """Let this replica own nothing, or its share again (owner mode)."""

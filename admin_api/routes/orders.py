@@ -157,7 +157,9 @@ def _orders_to_workers(router: APIRouter, control: GatewayControl) -> None:
     @needs(Role.ADMIN)
     async def drop_incomplete(key: Key, of: MessageKey, by: OrderedBy) -> TakenOut:
         """Only chunks of messages of which an earlier chunk is gone. The slot is still parked."""
-        return _take_out(control, key, of, by, redrive=False, incomplete=True)
+        named = of.required()
+        slot, messages = control.drop_incomplete(key, message_key=named.message_key, slot=named.slot, by=by)
+        return TakenOut(slot=slot, messages=messages)
 
     @router.post(WORKER_PATH + "/exclude", summary="Exclude a worker")
     @needs(Role.OPERATOR)
@@ -254,10 +256,7 @@ def _published_ms(place: ReplayFrom) -> int | None:
     return None if place.published_at is None else int(place.published_at.timestamp() * 1_000)
 
 
-def _take_out(
-    control: GatewayControl, key: Any, of: Any, by: str, *, redrive: bool, incomplete: bool = False
-) -> TakenOut:
+def _take_out(control: GatewayControl, key: Any, of: Any, by: str, *, redrive: bool) -> TakenOut:
     named = of.required()
-    named_by = {"message_key": named.message_key, "slot": named.slot}
-    slot, messages = control.take_out(key, **named_by, redrive=redrive, incomplete=incomplete, by=by)
+    slot, messages = control.take_out(key, message_key=named.message_key, slot=named.slot, redrive=redrive, by=by)
     return TakenOut(slot=slot, messages=messages)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.worker import Worker
 
-
 Late: TypeAlias = "list[tuple[Part, int]]"
 """What was acknowledged and may lie in its worker's outbox, to be sent once more; with its key."""
 

@@ -60,20 +60,8 @@ class SlotTable:
 
     def hold(self, slot: int, holder: int, count: int = 1) -> None:
         """Count more units in flight at the holder (1..65535), which must be the slot's holder if it has one."""
-        sparse = self._sparse
-        if sparse is None:
-            self._hold_dense(slot, holder, count)
-            return
-        if slot in sparse:
-            packed = sparse[slot]
-            assert packed & _HOLDER_MASK == holder, f"slot {slot} is held by {packed & _HOLDER_MASK}, not by {holder}"
-            sparse[slot] = packed + (count << _HOLDER_BITS)
-        else:
-            assert 0 <= slot < SLOT_COUNT, slot
-            assert NO_HOLDER < holder <= MAX_HOLDER, holder
-            sparse[slot] = count << _HOLDER_BITS | holder
-            if len(sparse) > DENSE_THRESHOLD:
-                self._to_arrays(sparse)
+        taken = self.take(slot, holder, count)
+        assert taken, f"slot {slot} is held by {self.holder(slot)}, not by {holder}"
 
     def take(self, slot: int, holder: int, count: int) -> bool:
         """As `hold`, where no other holds the slot; whether it was so."""
@@ -83,6 +71,8 @@ class SlotTable:
                 return False
             self._hold_dense(slot, holder, count)
         elif slot not in sparse:
+            assert 0 <= slot < SLOT_COUNT, slot
+            assert NO_HOLDER < holder <= MAX_HOLDER, holder
             sparse[slot] = count << _HOLDER_BITS | holder
             if len(sparse) > DENSE_THRESHOLD:
                 self._to_arrays(sparse)

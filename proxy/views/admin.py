@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from proxy.net.subscription.order_book import Orders
+    from proxy.net.subscription.parking import ParkingLot
     from proxy.net.subscription.subscription import Subscription
     from proxy.views.lookup import Key
 
@@ -68,25 +69,29 @@ class Admin(AdminView):
         return subscription.orders.exclude(name, excluded=excluded, by=by)
 
     def take_out(
-        self,
-        key: Key,
-        *,
-        message_key: bytes | None,
-        slot: int | None,
-        redrive: bool,
-        incomplete: bool = False,
-        by: str = "",
+        self, key: Key, *, message_key: bytes | None, slot: int | None, redrive: bool, by: str = ""
     ) -> tuple[int, int]:
         """Redrive or drop what is parked of a key's slot; the slot, and how many messages that are at present.
 
-        `incomplete` drops only chunks of messages that are parked in part. Raises `NotFound`, also if nothing of it is
-        parked, and `ClientError` for a slot that cannot be.
+        Raises `NotFound`, also if nothing of it is parked, and `ClientError` for a slot that cannot be.
         """
+        found, lot, place = self._parked(key, message_key, slot)
+        return place, found.orders.take_out(lot, place, redrive=redrive, by=by)
+
+    def drop_incomplete(
+        self, key: Key, *, message_key: bytes | None, slot: int | None, by: str = ""
+    ) -> tuple[int, int]:
+        """Drop chunks of messages that are parked in part; the slot, and how many. Raises as `take_out`."""
+        found, lot, place = self._parked(key, message_key, slot)
+        return place, found.orders.drop_incomplete(lot, place, by=by)
+
+    def _parked(self, key: Key, message_key: bytes | None, slot: int | None) -> tuple[Subscription, ParkingLot, int]:
+        """A slot that is parked, with its subscription and lot."""
         found = self._find(key)
         place = self._slot(found, message_key, slot)
         if found.lot is None or place not in found.lot.parked_slots:
             raise NotFound(f"hash slot {place} is not parked")
-        return place, found.orders.take_out(found.lot, place, redrive=redrive, incomplete=incomplete, by=by)
+        return found, found.lot, place
 
     def _to_order(self, key: Key, name: str, names: Callable[[Orders], set[str]], *, undo: bool) -> Subscription | None:
         """The subscription of a worker to order something; None if without one an order of it was undone.

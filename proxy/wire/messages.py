@@ -177,7 +177,7 @@ def message_start(consumer_id: int, ledger: int, entry: int, redelivery_count: i
     `extras` are those of the frame the entry came in.
     Raises ValueError where a number does not fit its field.
     """
-    size = max(1, -(-entry.bit_length() // 7))
+    size = len(varint(entry))
     key = consumer_id, ledger, redelivery_count, size, extras
     start = _starts.get(key)
     if start is None:

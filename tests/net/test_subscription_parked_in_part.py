@@ -33,7 +33,7 @@ def left_by_a_crash(*gone: int) -> Lot:
 def drop_incomplete(rig: SubscriptionRig) -> int:
     """The operator's order."""
     assert rig.subscription.lot is not None
-    return rig.subscription.orders.take_out(rig.subscription.lot, slot_of(rig), redrive=False, incomplete=True)
+    return rig.subscription.orders.drop_incomplete(rig.subscription.lot, slot_of(rig))
 
 
 @pytest.mark.parametrize("gone", [(1,), (2,), (1, 2), (1, 3)])

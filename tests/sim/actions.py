@@ -353,7 +353,7 @@ class Actions:
                 assert lot is not None
                 model.let_drop_incomplete(number for number in model.left if self._world.slot_of(number) == slot)
                 with suppress(Conflict):  # it is taken out
-                    found = subscription.orders.take_out(lot, slot, redrive=False, incomplete=True)
+                    found = subscription.orders.drop_incomplete(lot, slot)
                     if dice is None and not found and lot.state_of(slot) == "parked":
                         self._tell_lot(slot, redrive=False)
                         subscription.orders.take_out(lot, slot, redrive=False)

@@ -106,10 +106,15 @@ class OperatorOrders:
         self._quarantines.release(name)
         return self._membership.readmit(name)
 
-    def take_out(self, lot: ParkingLot, slot: int, *, redrive: bool, incomplete: bool = False, by: str = "") -> int:
-        """Redrive or drop what is parked of a slot, or what is `incomplete` of it; how many messages at present."""
-        self._tell("redrive" if redrive else "drop incomplete" if incomplete else "drop", by, slot=slot)
-        return lot.drop_incomplete(slot) if incomplete else lot.order(slot, redrive=redrive)
+    def take_out(self, lot: ParkingLot, slot: int, *, redrive: bool, by: str = "") -> int:
+        """Redrive or drop what is parked of a slot; how many messages that are at present."""
+        self._tell("redrive" if redrive else "drop", by, slot=slot)
+        return lot.order(slot, redrive=redrive)
+
+    def drop_incomplete(self, lot: ParkingLot, slot: int, *, by: str = "") -> int:
+        """Drop chunks of messages that are parked in part; how many."""
+        self._tell("drop incomplete", by, slot=slot)
+        return lot.drop_incomplete(slot)
 
     def change_mode(self, mode: OrderingMode, *, by: str = "") -> None:
         """Order by another mode from now on.

@@ -88,15 +88,13 @@ class Redrives:
         wanted = {position: pieces.get(position, "") for position in in_topic_order(parked)}
 
         def lost(reason: str) -> None:
-            self._by_slot.pop(slot, None)
-            self._opening.discard(slot)
+            self._forget(slot)
             self._state.dispatcher.diversions.trouble = self._trouble = reason
             if not self._pause.is_set:
                 self._pause.set(RETRY_S, self._state.schedule_flush)
 
         def gone(positions: list[Position]) -> None:
-            del self._by_slot[slot]
-            self._opening.discard(slot)
+            self._forget(slot)
             self._give_up(slot, positions)
 
         self._opening.add(slot)
@@ -105,9 +103,9 @@ class Redrives:
 
     def end(self, slot: int) -> None:
         """Nothing more of it is read."""
-        if slot in self._by_slot:
-            self._by_slot.pop(slot).close()
-            self._opening.discard(slot)
+        redrive = self._forget(slot)
+        if redrive is not None:
+            redrive.close()
 
     def end_all(self) -> None:
         """Nothing more is read."""
@@ -137,6 +135,11 @@ class Redrives:
                 self._take(number)
 
     # ---- within
+
+    def _forget(self, slot: int) -> Redrive | None:
+        """It is read no more by what read it, if anything did."""
+        self._opening.discard(slot)
+        return self._by_slot.pop(slot, None)
 
     def _take(self, number: int) -> tuple[int, Position, Batch]:
         """Something that was handed on is here no more."""

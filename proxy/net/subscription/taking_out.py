@@ -124,7 +124,7 @@ class TakingOut:
         return [
             slot
             for slot, redrive in list(self._orders.items())
-            if (has_room or not redrive or self._redrives.has_begun(slot)) and self._is_finished(slot)
+            if (has_room or not redrive or self._redrives.has_begun(slot)) and self._step(slot)
         ]
 
     # ---- within
@@ -146,7 +146,7 @@ class TakingOut:
         refused = self._way_in.refused
         return why_not(self._left_of(slot), refused.first(slot), refused.reason, coming=coming)
 
-    def _is_finished(self, slot: int) -> bool:
+    def _step(self, slot: int) -> bool:
         """Take the next step of an order, if it can be taken now; whether it was the last."""
         held = self._state.dispatcher.diversions.held[slot]
         refused = self._way_in.refused.first(slot) is not None
