@@ -20,7 +20,7 @@ from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from tests.integration.busy_replicas import settle
 from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker
-from tests.integration.faults.owner_waits import WAIT_BESIDE_S_MAX, Victims, check_waits, frozen
+from tests.integration.faults.owner_waits import Victims, check_waits, frozen
 from tests.integration.owner_rig import REPLICAS, WORKERS, Owned, owned_subscription
 from tests.integration.side_by_side import Case, CaseOf, Outcomes
 
@@ -45,6 +45,10 @@ TROUBLES: Final = {
     "leader-cut-off": Trouble(cut=True, leads=True),
 }
 ANYWHERE: Final = "frozen-owner-of-clients-that-go-anywhere"
+ANYWHERE_S: Final = 60.0
+ANYWHERE_WAIT_S_MAX: Final = 30.0
+"""The time until a replica is dropped and all goes on, 10 s, and what the machine needs while the others place their
+subscriptions, all at once: 20.3 s were seen. A rule that fails keeps keys for as long as the replica is frozen."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -104,9 +108,9 @@ def anywhere(cuttable: Cuttable, topic: str, directory: Path) -> Case:
             return check_waits(
                 owned,
                 frozen(owner),
-                LONG_S,
+                ANYWHERE_S,
                 rate_per_s=RATE_OF_ONE_PER_S,
-                wait_s_max=WAIT_BESIDE_S_MAX,
+                wait_s_max=ANYWHERE_WAIT_S_MAX,
                 hung=owner,
             )
 
