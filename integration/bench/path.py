@@ -116,6 +116,9 @@ class Wire:
         data, self.written = b"".join(self.written), []
         return self.split.feed(data)
 
+    def push(self) -> None:
+        """Nothing leaves before it is taken."""
+
     def limit(self, seconds: float) -> None:
         """Everything leaves at once."""
 

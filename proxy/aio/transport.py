@@ -3,8 +3,8 @@
 There is no coroutine, task or queue per message. Writes of one loop turn are gathered into one write, because a system
 call costs more than the gateway's whole work on a small message.
 
-Only the first write of a turn leaves at once if it is large: beside its other costs a system call counts for little,
-and the peer reads it while the gateway does the rest of the turn, such as cutting other workers' slices of a batch.
+What is pushed leaves at once: the peer reads it while the gateway does the rest of the turn, such as cutting other
+workers' slices of a batch. Only the first push of a turn counts, for several workers may share a connection.
 
 An exception that escapes from a state machine is a bug. It is logged once, with its stack, and closes its connection;
 other connections, and the process, continue.
@@ -45,10 +45,8 @@ REST_READS_MAX: Final = 16
 SCATTERED_BYTES: Final = 8 << 10
 """Pieces that are larger on average are written side by side: to join them costs more than a longer system call."""
 
-AT_ONCE_BYTES: Final = 1 << 10
-"""The first write of a turn leaves at once from this size on: it is worth a system call of its own."""
-AT_ONCE_BYTES_MAX: Final = 64 << 10
-"""And up to this one: what the system does not take is copied. The loop copies nothing."""
+PUSHED_BYTES_MAX: Final = 64 << 10
+"""More is left to the loop, which copies nothing: of a push, what the system does not take is copied."""
 
 PAUSED_READING_S: Final = 0.01
 """Interval of the checks of such a connection while its receiver does not read."""
@@ -87,6 +85,8 @@ class AioTransport(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
         self._flush_due = False
+        self._pushed = False
+        """Whether something was in this turn."""
         self._flush_by = math.inf
         self._loop_full = False
         self._writable = True
@@ -129,14 +129,19 @@ class AioTransport(asyncio.Protocol):
         if not self._flush_due:
             self._flush_due = True
             self._turns.at_end(self._flush)
-            if AT_ONCE_BYTES <= len(data) <= AT_ONCE_BYTES_MAX:
-                data = self._send_at_once(data)
-                if not data:
-                    return
         self._pieces.append(data)
         self._pieces_bytes += len(data)
         if self._pieces_bytes > self._high_water_bytes:
             self._writable = False
+
+    def push(self) -> None:
+        """As the port says; but a limit is looked at when the turn ends."""
+        limited = self._flush_by < math.inf
+        if not (self._pushed or limited) and self._writable and 0 < self._pieces_bytes <= PUSHED_BYTES_MAX:
+            self._pushed = True
+            rest = self._send_at_once(b"".join(self._pieces))
+            self._pieces = [rest] if rest else []
+            self._pieces_bytes = len(rest)
 
     def limit(self, seconds: float) -> None:
         """As the port says."""
@@ -263,7 +268,7 @@ class AioTransport(asyncio.Protocol):
             return data
 
     def _flush(self) -> None:
-        self._flush_due = False
+        self._flush_due = self._pushed = False
         transport = self._transport
         if transport is None:
             return

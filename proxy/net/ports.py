@@ -31,7 +31,7 @@ LEFT_UNREAD: Final = "the peer left too much unread"
 class Transport(Protocol):
     """One open TCP connection.
 
-    Writes are gathered and leave as one system call per loop turn; the first of a turn may leave before the others.
+    Writes are gathered and leave as one system call per loop turn; what is pushed may leave before that.
     """
 
     @property
@@ -48,6 +48,9 @@ class Transport(Protocol):
 
     def write(self, data: bytes) -> None:
         """Queue bytes; after `close` or loss they are dropped."""
+
+    def push(self) -> None:
+        """What is queued may leave: no more is expected in this turn. Of several in a turn the first has an effect."""
 
     def limit(self, seconds: float) -> None:
         """Data queued in this loop turn must be sent within this time, in seconds.
@@ -162,6 +165,9 @@ class WorkerLink(Protocol):
 
     def send(self, frame: bytes) -> None:
         """Queue a whole frame, or an ordered piece of one, to the client: all but the answer to its SUBSCRIBE."""
+
+    def push(self) -> None:
+        """As `Transport.push`."""
 
     def limit(self, seconds: float) -> None:
         """As `Transport.limit`, for what is sent in this turn."""

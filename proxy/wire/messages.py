@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import COMMAND_START, SIZE_BYTES, parse_command, payload_start
 from proxy.wire.pulsar_pb2 import BaseCommand, CommandMessage, MessageIdData
-from proxy.wire.varints import nine_bytes, varint
+from proxy.wire.varints import nine_bytes, varint, varint_size
 
 
 class Extras(NamedTuple):
@@ -177,7 +177,7 @@ def message_start(consumer_id: int, ledger: int, entry: int, redelivery_count: i
     `extras` are those of the frame the entry came in.
     Raises ValueError where a number does not fit its field.
     """
-    size = len(varint(entry))
+    size = varint_size(entry)
     key = consumer_id, ledger, redelivery_count, size, extras
     start = _starts.get(key)
     if start is None:

@@ -39,6 +39,13 @@ def nine_bytes(value: int) -> bytes:
     )
 
 
+def varint_size(value: int) -> int:
+    """How many bytes `varint` makes of `value`; raises ValueError as it does."""
+    if not 0 <= value < LIMIT:
+        raise _does_not_fit(value)
+    return (value.bit_length() + 6) // 7 or 1
+
+
 def varint(value: int) -> bytes:
     """Encode `value`, a non-negative integer below 2**64, in 1 to 10 bytes. Raises ValueError outside that range."""
     if 0 <= value < _FOUR_BYTES:  # sizes, counts and entry ids, at a fraction of the price
@@ -48,10 +55,14 @@ def varint(value: int) -> bytes:
             return _pack_two(value & 0x7F | 0x80, value >> 7)
         return _pack_three(value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14)
     if not 0 <= value < LIMIT:
-        raise ValueError(f"{value} does not fit an unsigned 64-bit integer")
+        raise _does_not_fit(value)
     encoded = bytearray()
     while value >> 7:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def _does_not_fit(value: int) -> ValueError:
+    return ValueError(f"{value} does not fit an unsigned 64-bit integer")

@@ -211,6 +211,9 @@ class FakeTransport:
             self.written += data
             self.writes += 1
 
+    def push(self) -> None:
+        """As the port says; nothing is gathered here."""
+
     def limit(self, seconds: float) -> None:
         """As the port says; nobody stands still within a turn here."""
 

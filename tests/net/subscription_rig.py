@@ -78,6 +78,8 @@ class Worker:
         """Who waits for one."""
         self.gone = False
         self.writes = 0
+        self.pushed_at: list[int] = []
+        """How many writes there had been, each time."""
         self._splitter = frames.FrameSplitter(MAX_FRAME_BYTES)
         self._delivered: list[Delivered] = []
         self._commands: list[pb.BaseCommand] = []
@@ -109,6 +111,10 @@ class Worker:
                 self._delivered.append(self._read(piece))
             else:
                 self._commands.append(frames.parse_command(piece))
+
+    def push(self) -> None:
+        """As the port says."""
+        self.pushed_at.append(self.writes)
 
     def limit(self, seconds: float) -> None:
         """As the port says."""

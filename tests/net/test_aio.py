@@ -14,7 +14,7 @@ import structlog
 import uvloop
 
 from proxy.aio.clock_and_connector import AioClock, AioConnector
-from proxy.aio.transport import AT_ONCE_BYTES, AT_ONCE_BYTES_MAX, READ_OUT_S, RESET, AioTransport
+from proxy.aio.transport import PUSHED_BYTES_MAX, READ_OUT_S, RESET, AioTransport
 from proxy.limits import Limits
 from proxy.net.ports import Transport
 
@@ -182,27 +182,41 @@ def test_a_turn_s_writes_are_one_write_to_the_loop() -> None:
     run(test)
 
 
-def test_the_first_write_of_a_turn_leaves_at_once_if_it_is_large() -> None:
-    """Its reader need not wait for what else the turn does. What follows is gathered behind it, and in order."""
-    large, small = bytes(range(256)) * (AT_ONCE_BYTES // 256), b"small"
+def test_what_is_pushed_leaves_at_once_and_what_follows_in_the_turn_is_gathered() -> None:
+    """Its reader need not wait for what else the turn does. A second push costs no system call, and order is kept."""
 
     async def test(bench: Bench) -> None:
         receiver, peer = await bench.pair()
         transport = receiver.transport
         assert transport is not None
-        for _ in range(2):
-            transport.write(large)
-            transport.write(small)
-            transport.write(large)
-            assert peer.recv(MIB) == large, "before the turn's end, and nothing else"
+        for _ in range(2):  # turns
+            transport.push()  # nothing is queued: this is not the turn's
+            transport.write(b"one ")
+            transport.write(b"two ")
+            transport.push()
+            assert peer.recv(MIB) == b"one two ", "before the turn's end"
+            transport.write(b"three ")
+            transport.push()
+            transport.write(b"four")
             with pytest.raises(BlockingIOError):
                 peer.recv(MIB)
-            assert await read_all(bench.loop, peer, len(small + large)) == small + large
-        transport.write(small)
-        transport.write(large)
+            assert await read_all(bench.loop, peer, len(b"three four")) == b"three four"
+
+    run(test)
+
+
+def test_what_is_large_is_left_to_the_loop_which_copies_nothing() -> None:
+    """Pushed or not."""
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        assert receiver.transport is not None
+        large = bytes(PUSHED_BYTES_MAX + 1)
+        receiver.transport.write(large)
+        receiver.transport.push()
         with pytest.raises(BlockingIOError):
             peer.recv(MIB)
-        assert await read_all(bench.loop, peer, len(small + large)) == small + large
+        assert await read_all(bench.loop, peer, len(large)) == large
 
     run(test)
 
@@ -219,8 +233,9 @@ def test_what_the_system_does_not_take_at_once_keeps_its_place() -> None:
         sent = bytearray()
 
         def send() -> None:
-            piece = bytes((len(sent) % 251,)) * (AT_ONCE_BYTES_MAX - len(sent) % 199)
+            piece = bytes((len(sent) % 251,)) * (PUSHED_BYTES_MAX - len(sent) % 199)
             transport.write(piece)
+            transport.push()
             sent.extend(piece)
 
         while not inner.get_write_buffer_size():  # until the system is full
@@ -233,8 +248,8 @@ def test_what_the_system_does_not_take_at_once_keeps_its_place() -> None:
     run(test)
 
 
-def test_a_large_write_to_a_peer_that_is_gone_is_told_by_the_loop() -> None:
-    """Never by an exception from inside `write`; what is written afterwards goes nowhere."""
+def test_a_push_to_a_peer_that_is_gone_is_told_by_the_loop() -> None:
+    """Never by an exception from inside `push`; what is written afterwards goes nowhere."""
 
     async def test(bench: Bench) -> None:
         receiver, peer = await bench.pair()
@@ -242,10 +257,12 @@ def test_a_large_write_to_a_peer_that_is_gone_is_told_by_the_loop() -> None:
         assert transport is not None
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         peer.close()
-        transport.write(bytes(AT_ONCE_BYTES))
+        transport.write(b"to nobody")
+        transport.push()
         await receiver.until(lambda: "closed" in receiver.names)
         other, other_peer = await bench.pair()
-        transport.write(bytes(AT_ONCE_BYTES))
+        transport.write(b"to nobody")
+        transport.push()
         assert other.transport is not None
         other.transport.write(b"alone")
         assert await read_all(bench.loop, other_peer, len(b"alone")) == b"alone"
@@ -340,7 +357,7 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
     run(test)
 
 
-def test_nothing_large_leaves_before_its_limit_is_looked_at(clock: StandingClock) -> None:
+def test_nothing_pushed_leaves_before_its_limit_is_looked_at(clock: StandingClock) -> None:
     """The process may stand still between the limit and the write, too."""
 
     async def test(bench: Bench) -> None:
@@ -348,7 +365,8 @@ def test_nothing_large_leaves_before_its_limit_is_looked_at(clock: StandingClock
         assert receiver.transport is not None
         receiver.transport.limit(2.0)
         clock.now += 2.0
-        receiver.transport.write(bytes(AT_ONCE_BYTES))
+        receiver.transport.write(b"of before")
+        receiver.transport.push()
         await receiver.until(lambda: "closed" in receiver.names)
         assert receiver.events[-1] == STALLED
         assert await read_all(bench.loop, peer, 1) == b""
@@ -639,9 +657,10 @@ def test_tls_carries_the_same_bytes(tmp_path: Path) -> None:
         await ours.until(lambda: "opened" in ours.names)
         assert ours.transport is not None
         sent = bytearray()
-        for size in (1, AT_ONCE_BYTES, 2_560_000):
+        for size in (1, 1_024, 2_560_000):
             piece = (bytes(range(256)) * 10_000)[:size]
             ours.transport.write(piece)
+            ours.transport.push()  # has no effect: its bytes are the loop's to encrypt
             sent.extend(piece)
             await theirs.until(lambda: len(theirs.data) == len(sent))
         assert theirs.data == sent

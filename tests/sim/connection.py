@@ -101,6 +101,9 @@ class End:
         self._look_at_water()
         self._flush_soon()
 
+    def push(self) -> None:
+        """As the port says; what is queued leaves when it would in any case."""
+
     def limit(self, seconds: float) -> None:
         """As the port says; nobody stands still within a turn here."""
 

@@ -13,7 +13,7 @@ class ToldTransport:
     """Implements `ports.Transport`: the replica's connection with the client's address and certificate."""
 
     __slots__ = ("_standing_down", "_transport", "abort", "close", "limit", "paused", "peer", "peer_certificate",
-                 "write")  # fmt: skip
+                 "push", "write")  # fmt: skip
 
     def __init__(self, transport: Transport, told: Told) -> None:
         """What is told was proven by a replica, which has verified it."""
@@ -27,6 +27,7 @@ class ToldTransport:
         """As the port says."""
         # Bound once: each message is a `write`.
         self.write = transport.write
+        self.push = transport.push
         self.limit = transport.limit
         self.close = transport.close
         self.abort = transport.abort

@@ -117,6 +117,10 @@ class Worker:
         """As the port says."""
         self._transport.write(frame)
 
+    def push(self) -> None:
+        """As the port says."""
+        self._transport.push()
+
     def limit(self, seconds: float) -> None:
         """As the port says."""
         self._transport.limit(seconds)

@@ -113,6 +113,7 @@ class Outbox:
                 self._monitor.sent(worker, group)
             self._observe(worker, group)
             sent += len(group)
+        link.push()
         worker.outbox = []
         self._counters.sliced_deliveries += slices
         return True

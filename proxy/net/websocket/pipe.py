@@ -95,6 +95,9 @@ class Pipe:
             self._to_client.append(data)
             self._soon()
 
+    def push(self) -> None:
+        """What is written is passed on in the next turn in any case."""
+
     def limit(self, seconds: float) -> None:
         """Not as the port says: a process that stands still in this turn sends all the same."""
 
