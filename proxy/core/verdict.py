@@ -12,7 +12,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.words import counted, listed
-from proxy.core.worker_health import Urgency, WorkerState
+from proxy.core.worker_health import STOPPED, Urgency, WorkerState
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
@@ -191,7 +191,7 @@ def starving(dispatcher: Dispatcher, checkup: Checkup, around: Surroundings) -> 
         f"{what} is full: {counted(health.waiting_for_it, 'message')} of {dispatcher.waiting_messages:,} that wait are "
         f"for {culprit.name}, and {gets}. {health.says}."
     )
-    if health.state in {WorkerState.STOPPED_ACKNOWLEDGING, WorkerState.NOT_READING}:
+    if health.state in STOPPED:
         advice, command = _help(dispatcher, health.state, culprit, around)
     elif larger:
         advice = f"Look what keeps {culprit.name}, or let the gateway read further ahead:"

@@ -347,6 +347,20 @@ def test_one_stuck_worker_that_has_filled_the_look_ahead_is_named_everywhere() -
     assert story.blamed(FULL) == [("c1", True)]
 
 
+def test_one_that_gives_everything_back_and_fills_the_look_ahead_is_not_helped_by_a_larger_one() -> None:
+    """What it waits for is in its own log."""
+    story = two(permits=2)
+    story.arrive(A, 200)
+    for _ in range(int(QUIET_S) + 1):
+        story.works(1, B, idle="c1")
+        story.nack("c1")
+    verdict = story.verdict(replace(FULL, more_look_ahead="look_ahead_messages_per_worker=1000"))
+    assert (verdict.state, verdict.worker) == ("look_ahead_full", "c1")
+    assert "c1 has refused what it got for 20 s, and acknowledged nothing" in verdict.says
+    assert verdict.advice.startswith("Look at c1's log: what it tries fails.")
+    assert verdict.command == "keyline exclude orders billing c1"
+
+
 def test_a_look_ahead_that_is_full_starves_nobody_while_the_broker_has_nothing_more() -> None:
     """Or while all workers have something to do."""
     story = stopped(waiting=200)
