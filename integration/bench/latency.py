@@ -116,9 +116,9 @@ def _produce_in_turns(service_url: str, load: Load, blocks: int) -> None:
 
 
 def produce_block(producer: pulsar.Producer, due: float, rate: int = RATE, keys: Sequence[str] = KEYS) -> None:
-    """Send a second's messages, evenly, the first at `due`; one that is late is sent at once."""
+    """Send a second's messages, evenly but for the wakes, the first at `due`; one that is late is sent at once."""
     filling = bytes(PAYLOAD_BYTES - struct.calcsize(SENT_AT))
-    at_a_time = max(1, rate // WAKES_PER_S_MAX)
+    at_a_time = -(-rate // WAKES_PER_S_MAX)
     for number, key in enumerate(islice(cycle(keys), rate)):
         early_s = due + number / rate - time.monotonic()
         if early_s > 0 and number % at_a_time == 0:

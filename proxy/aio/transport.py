@@ -4,7 +4,8 @@ There is no coroutine, task or queue per message. Writes of one loop turn are ga
 call costs more than the gateway's whole work on a small message.
 
 What is pushed leaves at once: the peer reads it while the gateway does the rest of the turn, such as cutting other
-workers' slices of a batch. Only the first push of a turn counts, for several workers may share a connection.
+workers' slices of a batch. Only the first push of a turn counts, for several workers may share a connection. It does
+not where a limit is to be looked at (leases, so in owner mode), and by TLS, whose bytes are the loop's to encrypt.
 
 An exception that escapes from a state machine is a bug. It is logged once, with its stack, and closes its connection;
 other connections, and the process, continue.
@@ -135,9 +136,8 @@ class AioTransport(asyncio.Protocol):
             self._writable = False
 
     def push(self) -> None:
-        """As the port says; but a limit is looked at when the turn ends."""
-        limited = self._flush_by < math.inf
-        if not (self._pushed or limited) and self._writable and 0 < self._pieces_bytes <= PUSHED_BYTES_MAX:
+        """As the port says, if there is no limit to be looked at when the turn ends, and if the peer reads."""
+        if self._writable and not self._pushed and self._flush_by == math.inf and self._joined_cheaply:
             self._pushed = True
             rest = self._send_at_once(b"".join(self._pieces))
             self._pieces = [rest] if rest else []
@@ -256,6 +256,12 @@ class AioTransport(asyncio.Protocol):
             if not data:
                 return
             self.data_received(data)
+
+    @property
+    def _joined_cheaply(self) -> bool:
+        """Whether something is queued, and not too much to be one piece."""
+        size, count = self._pieces_bytes, len(self._pieces)
+        return 0 < size <= PUSHED_BYTES_MAX and (count == 1 or size <= SCATTERED_BYTES * count)
 
     def _send_at_once(self, data: bytes) -> bytes:
         """Send what the system takes now, while nothing waits to go before it; what is left."""

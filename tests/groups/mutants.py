@@ -233,6 +233,13 @@ MUTANTS = (
         "tests/net/test_aio.py",
     ),
     _mutant(
+        "what is pushed leaves without a look at its lease",
+        "proxy/aio/transport.py",
+        " and self._flush_by == math.inf and",
+        " and",
+        "tests/net/test_aio.py",
+    ),
+    _mutant(
         "frames may leave at any time",
         "proxy/net/subscription/subscription.py",
         "            subscriber.link.limit(leases.end - self.state.now())\n",

@@ -63,7 +63,11 @@ def send_at_any_time() -> None:
     def limit(self: AioTransport, seconds: float) -> None:
         pass
 
+    def push(self: AioTransport) -> None:
+        """Nothing leaves before the process is stopped: without limits it would."""
+
     AioTransport.limit = limit  # type: ignore[method-assign]
+    AioTransport.push = push  # type: ignore[method-assign]
 
 
 def keep_what_was_dispatched() -> None:

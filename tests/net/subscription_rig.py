@@ -78,8 +78,6 @@ class Worker:
         """Who waits for one."""
         self.gone = False
         self.writes = 0
-        self.pushed_at: list[int] = []
-        """How many writes there had been, each time."""
         self._splitter = frames.FrameSplitter(MAX_FRAME_BYTES)
         self._delivered: list[Delivered] = []
         self._commands: list[pb.BaseCommand] = []
@@ -103,6 +101,7 @@ class Worker:
         """As the port says."""
         assert not self.gone, "a frame for a client whose connection is gone"
         self.writes += 1
+        self._rig.sendings.append(f"{self.consumer_id} written")
         if self.room is not None:
             self.room -= 1
             self.writable = self.room > 0
@@ -114,7 +113,7 @@ class Worker:
 
     def push(self) -> None:
         """As the port says."""
-        self.pushed_at.append(self.writes)
+        self._rig.sendings.append(f"{self.consumer_id} pushed")
 
     def limit(self, seconds: float) -> None:
         """As the port says."""
@@ -313,6 +312,8 @@ class SubscriptionRig:
         self.alarms = self.subscriptions.events.listen(
             self._alarm, wanted=lambda each: each.kind == "contract_violated"
         )
+        self.sendings: list[str] = []
+        """What workers were written, and when it was pushed to them, by their consumer ids."""
         self.is_broken = False
         """Whether the contract is to be broken: else the monitor, which judges all keys, may never ring."""
 

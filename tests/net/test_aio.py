@@ -14,7 +14,7 @@ import structlog
 import uvloop
 
 from proxy.aio.clock_and_connector import AioClock, AioConnector
-from proxy.aio.transport import PUSHED_BYTES_MAX, READ_OUT_S, RESET, AioTransport
+from proxy.aio.transport import PUSHED_BYTES_MAX, READ_OUT_S, RESET, SCATTERED_BYTES, AioTransport
 from proxy.limits import Limits
 from proxy.net.ports import Transport
 
@@ -206,17 +206,19 @@ def test_what_is_pushed_leaves_at_once_and_what_follows_in_the_turn_is_gathered(
 
 
 def test_what_is_large_is_left_to_the_loop_which_copies_nothing() -> None:
-    """Pushed or not."""
+    """Pushed or not: one large piece, or some of which most are."""
 
     async def test(bench: Bench) -> None:
         receiver, peer = await bench.pair()
         assert receiver.transport is not None
-        large = bytes(PUSHED_BYTES_MAX + 1)
-        receiver.transport.write(large)
-        receiver.transport.push()
-        with pytest.raises(BlockingIOError):
-            peer.recv(MIB)
-        assert await read_all(bench.loop, peer, len(large)) == large
+        for pieces in [bytes(PUSHED_BYTES_MAX + 1)], [b"start", bytes(2 * SCATTERED_BYTES + 10)]:
+            for piece in pieces:
+                receiver.transport.write(piece)
+            receiver.transport.push()
+            with pytest.raises(BlockingIOError):
+                peer.recv(MIB)
+            sent = b"".join(pieces)
+            assert await read_all(bench.loop, peer, len(sent)) == sent
 
     run(test)
 
@@ -244,6 +246,53 @@ def test_what_the_system_does_not_take_at_once_keeps_its_place() -> None:
         read = peer.recv(16 * MIB)  # makes room, of which the loop has not heard
         send()
         assert read + await read_all(bench.loop, peer, len(sent) - len(read)) == sent
+
+    run(test)
+
+
+def test_what_the_system_takes_of_a_push_in_part_leaves_whole_also_at_a_close() -> None:
+    """Several pieces, more than a socket's buffers hold."""
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        transport = receiver.transport
+        assert isinstance(transport, AioTransport)
+        assert transport._transport is not None
+        ours = transport._transport.get_extra_info("socket")
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        pieces = [bytes((number,)) * 6_000 for number in range(10)]
+        for piece in pieces:
+            transport.write(piece)
+        transport.push()
+        assert 0 < transport._pieces_bytes < len(pieces) * 6_000, "a part has left"
+        transport.write(b"last")
+        transport.close()
+        assert await read_all(bench.loop, peer, MIB) == b"".join(pieces) + b"last"
+
+    run(test)
+
+
+def test_what_was_pushed_no_longer_counts_as_unread() -> None:
+    """And what was too much before it was pushed is told as such, and is over when it has left."""
+
+    async def test(bench: Bench) -> None:
+        limits = Limits(unread_high_water_bytes=4_096, unread_low_water_bytes=1_024)
+        receiver, peer = await bench.pair(limits)
+        transport = receiver.transport
+        assert transport is not None
+        transport.write(bytes(3_000))
+        transport.push()
+        transport.write(bytes(3_000))
+        writable = [transport.writable]
+        assert len(await read_all(bench.loop, peer, 6_000)) == 6_000
+        assert "writable" not in receiver.names
+        transport.write(bytes(5_000))
+        writable.append(transport.writable)
+        transport.push()
+        await receiver.until(lambda: receiver.events[-1] == ("writable", True))
+        assert len(await read_all(bench.loop, peer, 5_000)) == 5_000
+        assert [*writable, transport.writable] == [True, False, True]
 
     run(test)
 

@@ -62,17 +62,21 @@ def test_each_key_goes_to_its_owner_in_order() -> None:
     assert sorted(first.entries() + second.entries()) == [4]
 
 
-def test_what_a_worker_gets_in_a_turn_is_pushed_once_and_whole() -> None:
-    """It can work while the others' is made. Of one that reads no further the rest follows, and is pushed then."""
+def test_what_a_worker_gets_in_a_turn_is_pushed_before_the_next_ones_is_made() -> None:
+    """It can work meanwhile. Of one that reads no further the rest follows, and is pushed then."""
     rig, first, second, mine, other = two()
-    first.room, before = 1, second.writes
-    rig.link.deliver((0, batch([(mine, b"0"), (other, b"1"), (mine, b"2")])), (1, single(other)), (2, single(mine)))
-    assert (len(second.messages()), second.pushed_at) == (2, [before + 1])
-    assert (len(first.messages()), first.writable, len(first.pushed_at)) == (2, False, 1)
-    rig.link.deliver((3, single(mine)))
-    assert (first.messages(), len(first.pushed_at)) == ([], 1)
+    mixed = batch([(mine, b"0"), (other, b"1"), (mine, b"2")])
+    rig.sendings.clear()
+    rig.link.deliver((0, mixed), (1, single(other)), (2, single(mine)))
+    assert sorted(rig.sendings[::2]) == ["1 written", "2 written"]
+    assert rig.sendings[1::2] == [each.replace("written", "pushed") for each in rig.sendings[::2]]
+    assert (len(first.messages()), len(second.messages())) == (2, 2)
+    first.stop_reading()
+    rig.sendings.clear()
+    rig.link.deliver((3, mixed))
+    assert rig.sendings == ["2 written", "2 pushed"]
     first.read_again()
-    assert (first.entries(), first.pushed_at[1:]) == ([3], [first.writes])
+    assert rig.sendings[2:] == ["1 written", "1 pushed"]
 
 
 @pytest.mark.parametrize("accepts", [True, False])

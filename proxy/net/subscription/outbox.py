@@ -113,9 +113,9 @@ class Outbox:
                 self._monitor.sent(worker, group)
             self._observe(worker, group)
             sent += len(group)
-        link.push()
         worker.outbox = []
         self._counters.sliced_deliveries += slices
+        link.push()
         return True
 
     def _observe(self, worker: Worker, group: Sequence[Part]) -> None:
