@@ -103,7 +103,11 @@ class Place:
             raise AssertionError(f"{error}: {said[0]}") from None
 
     def _park(self, topic: str, subscription: str, key: str) -> None:
-        """Its worker refuses the key's message until it is parked, as `park_after` has it."""
+        """Its worker refuses the key's message until it is parked, as `park_after` has it.
+
+        It comes again, though a command before this one may have delivered or dropped it.
+        """
+        self.workers[0].seek(pulsar.MessageId.earliest)
         path = f"{subscription_path(topic, subscription)}/parked/messages"
         admin = AdminClient(self.gateway.admin_url)
 
