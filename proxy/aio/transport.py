@@ -137,7 +137,8 @@ class AioTransport(asyncio.Protocol):
 
     def push(self) -> None:
         """As the port says, if there is no limit to be looked at when the turn ends, and if the peer reads."""
-        if self._writable and not self._pushed and self._flush_by == math.inf and self._joined_cheaply:
+        fits = 0 < self._pieces_bytes <= PUSHED_BYTES_MAX and not self._scattered
+        if fits and self._writable and not self._pushed and self._flush_by == math.inf:
             self._pushed = True
             rest = self._send_at_once(b"".join(self._pieces))
             self._pieces = [rest] if rest else []
@@ -258,10 +259,10 @@ class AioTransport(asyncio.Protocol):
             self.data_received(data)
 
     @property
-    def _joined_cheaply(self) -> bool:
-        """Whether something is queued, and not too much to be one piece."""
-        size, count = self._pieces_bytes, len(self._pieces)
-        return 0 < size <= PUSHED_BYTES_MAX and (count == 1 or size <= SCATTERED_BYTES * count)
+    def _scattered(self) -> bool:
+        """Whether what is queued is several large pieces."""
+        count = len(self._pieces)
+        return count > 1 and self._pieces_bytes > SCATTERED_BYTES * count
 
     def _send_at_once(self, data: bytes) -> bytes:
         """Send what the system takes now, while nothing waits to go before it; what is left."""
@@ -286,15 +287,13 @@ class AioTransport(asyncio.Protocol):
             self._tell_writable()  # may end in `abort`, which leaves nothing to write
         pieces = self._pieces
         if pieces:
-            scattered = self._pieces_bytes > SCATTERED_BYTES * len(pieces)
+            scattered = self._scattered
             self._pieces = []
             self._pieces_bytes = 0
-            if len(pieces) == 1:
-                transport.write(pieces[0])
-            elif scattered:
+            if scattered:
                 transport.writelines(pieces)
             else:
-                transport.write(b"".join(pieces))
+                transport.write(b"".join(pieces))  # of one it is that one, and not a copy
             if not self._loop_full:
                 self._writable = True
                 self._tell_writable()

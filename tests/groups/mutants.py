@@ -235,8 +235,8 @@ MUTANTS = (
     _mutant(
         "what is pushed leaves without a look at its lease",
         "proxy/aio/transport.py",
-        " and self._flush_by == math.inf and",
-        " and",
+        " and self._flush_by == math.inf:\n",
+        ":\n",
         "tests/net/test_aio.py",
     ),
     _mutant(

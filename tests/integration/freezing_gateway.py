@@ -66,8 +66,8 @@ def send_at_any_time() -> None:
     def push(self: AioTransport) -> None:
         """Nothing leaves before the process is stopped: without limits it would."""
 
-    AioTransport.limit = limit  # type: ignore[method-assign]
-    AioTransport.push = push  # type: ignore[method-assign]
+    AioTransport.limit = limit  # type: ignore[method-assign] # the fault itself
+    AioTransport.push = push  # type: ignore[method-assign] # what belongs to it
 
 
 def keep_what_was_dispatched() -> None:

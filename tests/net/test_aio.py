@@ -201,6 +201,10 @@ def test_what_is_pushed_leaves_at_once_and_what_follows_in_the_turn_is_gathered(
             with pytest.raises(BlockingIOError):
                 peer.recv(MIB)
             assert await read_all(bench.loop, peer, len(b"three four")) == b"three four"
+        large = bytes(SCATTERED_BYTES + 1)
+        transport.write(large)
+        transport.push()
+        assert peer.recv(MIB) == large, "one piece is not joined with any"
 
     run(test)
 
@@ -258,8 +262,8 @@ def test_what_the_system_takes_of_a_push_in_part_leaves_whole_also_at_a_close() 
         transport = receiver.transport
         assert isinstance(transport, AioTransport)
         assert transport._transport is not None
-        ours = transport._transport.get_extra_info("socket")
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        sending = transport._transport.get_extra_info("socket")
+        sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         pieces = [bytes((number,)) * 6_000 for number in range(10)]
         for piece in pieces:
@@ -306,11 +310,11 @@ def test_a_push_to_a_peer_that_is_gone_is_told_by_the_loop() -> None:
         assert transport is not None
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         peer.close()
-        transport.write(b"to nobody")
+        transport.write(b"to a closed peer")
         transport.push()
         await receiver.until(lambda: "closed" in receiver.names)
         other, other_peer = await bench.pair()
-        transport.write(b"to nobody")
+        transport.write(b"to a closed peer")
         transport.push()
         assert other.transport is not None
         other.transport.write(b"alone")

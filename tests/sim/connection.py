@@ -1,7 +1,7 @@
 """One connection as processes see it: bytes in order, cut anywhere, late, and ended in every way that TCP can.
 
-A connection has two ends. What an end writes in one turn leaves together at its end, pushed or not, arrives
-in order after a delay, in pieces cut at random places. An end that does not read leaves bytes standing; beyond the
+A connection has two ends. What an end writes in one turn leaves together at its end, pushed or not, and arrives in
+order after a delay, in pieces cut at random places. An end that does not read leaves bytes standing; beyond the
 high-water mark the writer is told. A connection may be cut (both ends learn of it, each in its own time, and what is
 under way is lost) or go silent (nothing arrives any more in one direction or both, and neither end is told).
 """

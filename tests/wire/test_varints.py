@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -38,8 +40,7 @@ def test_nine_bytes_are_written_as_protobuf_writes_them(value: int) -> None:
 
 @pytest.mark.parametrize("value", [-1, LIMIT, -LIMIT])
 @pytest.mark.parametrize("way", [varint, varint_size])
-def test_what_fits_no_field_is_refused_with_the_number(way: object, value: int) -> None:
+def test_what_fits_no_field_is_refused_with_the_number(way: Callable[[int], object], value: int) -> None:
     """And is not written in part."""
-    assert callable(way)
     with pytest.raises(ValueError, match=f"{value} does not fit an unsigned 64-bit integer"):
         way(value)
