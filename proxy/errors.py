@@ -76,6 +76,10 @@ class OwnedElsewhere(UpstreamUnavailable):
     """Another replica owns the subscription, or is about to; a SUBSCRIBE can be led there."""
 
 
+class Stopping(UpstreamUnavailable):
+    """The gateway is about to end; the client should go elsewhere."""
+
+
 class LimitExceeded(KeylineError):
     """A configured limit of the gateway is reached."""
 

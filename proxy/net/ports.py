@@ -220,6 +220,10 @@ class WorkerPort(Protocol):
     def unacked(self) -> int:
         """Messages that the client has and has not acknowledged."""
 
+    @property
+    def early_permits(self) -> int:
+        """Permits that the client has granted to a worker which has not joined."""
+
     def flow(self, permits: int) -> None:
         """CommandFlow."""
 

@@ -336,6 +336,7 @@ class FakeWorkerPort:
     calls: list[tuple[str, object]] = field(default_factory=list)
     broker_away: bool = False
     unacked: int = 0
+    early_permits: int = 0
 
     def flow(self, permits: int) -> None:
         """As the port says."""

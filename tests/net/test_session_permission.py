@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+import proxy.net.session.workers as joining
 from proxy.limits import Limits
 from proxy.net.relay.requests import BYTES_MAX, OWN_REQUESTS
 from proxy.net.session.permission import UNANSWERED_MAX, Permission, PermissionWatch, Place
@@ -19,12 +20,10 @@ from tests.net.producer_rig import not_ready, ready, want
 from tests.net.session_rig import (
     SessionRig,
     ack,
-    connected,
     encode,
     flow,
     lookup,
     new_elections,
-    parse,
     subscribe,
     success,
 )
@@ -222,15 +221,19 @@ def test_what_waits_for_an_answer_is_bounded() -> None:
     joined(rig)
 
 
-def test_those_who_share_a_question_hear_that_the_broker_went() -> None:
+def test_those_who_share_a_question_ask_again_when_the_broker_went() -> None:
     """Who was asked for and who waited for the next question."""
     rig = new_rig()
     joined(rig)
     rig.client.deliver(subscribe(2, 200) + subscribe(3, 201))
     assert len(asked(rig)) == 1
     rig.broker.lose()
-    assert [command.error.request_id for command in rig.to_client()] == [200, 201]
-    assert len(rig.directory.workers) == 1
+    rig.clock.advance(joining.AGAIN_S)
+    rig.reopen()
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    assert [port.command.request_id for port in rig.directory.workers] == [100, 200, 201]
+    assert rig.to_client() == []
 
 
 def test_other_places_have_questions_of_their_own() -> None:
@@ -275,28 +278,29 @@ def test_what_comes_before_the_answer() -> None:
 
 
 def test_a_broker_that_goes_before_it_answers() -> None:
-    """The client is told to try again: nobody joins on a guess. With a worker here its connection stays."""
+    """The next one is asked: nobody joins on a guess. With a worker here its connection stays."""
     rig = new_rig()
     joined(rig)
     rig.client.deliver(subscribe(2, 200))
     assert len(asked(rig)) == 1
     rig.broker.lose()
-    (command,) = rig.to_client()
-    assert (command.error.request_id, command.error.error) == (200, pb.ServiceNotReady)
+    assert rig.to_client() == []
+    rig.clock.advance(joining.AGAIN_S)
+    rig.reopen()
     assert len(rig.directory.workers) == 1
-    rig.client.deliver(subscribe(2, 201))
-    broker = rig.connector.last.accept()
-    assert [command.type for command in parse(broker.take())] == [T.CONNECT]
-    broker.deliver(connected())
-    assert [command.subscribe.read_compacted for command in parse(broker.take())] == [True]
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    assert [port.command.consumer_id for port in rig.directory.workers] == [1, 2]
+    assert rig.to_client() == []
 
 
 def test_a_relay_that_takes_no_more_says_so() -> None:
-    """While there is no broker, what waits for it has a bound."""
-    rig = SessionRig(Limits(queued_while_connecting_bytes=64), authorize=True).connect()
+    """While there is no broker, what waits for it has a bound; so has the time in which a worker tries again."""
+    rig = SessionRig(Limits(queued_while_connecting_bytes=64, keep_alive_s=3_600), authorize=True).connect()
     joined(rig)
     rig.broker.lose()
     rig.client.deliver(lookup(1) + subscribe(2, 200))
+    assert [command for command in rig.to_client() if command.type == T.ERROR] == []
+    rig.clock.advance(joining.JOIN_S_MAX + joining.AGAIN_S_MAX)
     refused = [command.error for command in rig.to_client() if command.type == T.ERROR]
     assert [(error.request_id, error.error) for error in refused] == [(200, pb.ServiceNotReady)]
 

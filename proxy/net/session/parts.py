@@ -117,13 +117,15 @@ def make_parts(
         incoming.first,
         limits.workers_per_connection_max,
         client.check_liveness,
+        clock,
+        try_again=not services.of_replicas,
     )
     route = RelayRoute(brokers, target, names, settings.listener_name, behind_proxy=behind_proxy)
     relay = Relay(client, connector, clock, limits, route, identity, names, counters, behind_proxy=behind_proxy)
     permission = None
     if settings.authorize_workers:
         permission = Permission(relay, counters, services.slices)
-        workers.judge(permission, clock, settings.authorize_again_s)
+        workers.judge(permission, settings.authorize_again_s)
     elections, version = services.elections, client_version_of(connect)
     producers = SessionProducers(relay, transport, version, elections, clock, stuck, permission)
     elsewhere = None if services.make_elsewhere is None else services.make_elsewhere(client, connect, transport)

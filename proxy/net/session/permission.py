@@ -32,7 +32,7 @@ import zlib
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.errors import ClientError
+from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 from proxy.net.alarm import Alarm
 from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.wire import commands, frames
@@ -56,7 +56,7 @@ DENIED: Final = frozenset({pb.AuthorizationError, pb.AuthenticationError})
 UNANSWERED_MAX: Final = 3
 """Questions in a row that may go without an answer; a broker's restart takes less than one interval of them."""
 
-Answered = Callable[["ClientError | None"], None]
+Answered = Callable[["KeylineError | None"], None]
 """Takes None for yes, and else what the client is to be told."""
 
 
@@ -166,7 +166,7 @@ class Permission:
         kind, probe = place.probe(number)
         if not self._relay.request(kind, probe, _framed(kind, probe)):
             del self._questions[number], self._places[place]
-            refusal = ClientError("too much waits for the broker to ask it for a permission", pb.ServiceNotReady)
+            refusal = UpstreamUnavailable("too much waits for the broker to ask it for a permission")
             self._tell(question.asking, refusal)
 
     def replied(self, pending: Pending, command: pb.BaseCommand) -> None:
@@ -195,9 +195,9 @@ class Permission:
         questions = self._questions.values()
         asking = [answered for question in questions for answered in (*question.asking, *question.later)]
         self._questions, self._places = {}, {}
-        self._tell(asking, ClientError("the broker went before it said whether this is permitted", pb.ServiceNotReady))
+        self._tell(asking, UpstreamUnavailable("the broker went before it said whether this is permitted"))
 
-    def _tell(self, asking: Collection[Answered], refusal: ClientError | None) -> None:
+    def _tell(self, asking: Collection[Answered], refusal: KeylineError | None) -> None:
         """The same to each of these; there may be thousands, and each may join now."""
         self._slices.each(asking, lambda answered: answered(refusal))
 
@@ -231,7 +231,7 @@ class PermissionWatch:
         peer: str,
         places: Callable[[], set[Place]],
         away: Callable[[], set[Place]],
-        denied: Callable[[Place, ClientError], None],
+        denied: Callable[[Place, KeylineError], None],
     ) -> None:
         """`places` are those that the client consumes now; `peer` spreads the questions of many clients over time.
 
@@ -276,7 +276,7 @@ class PermissionWatch:
             self._unanswered[place] = unanswered + 1
         self._permission.ask(place, lambda error: self._answered(place, error))
 
-    def _answered(self, place: Place, error: ClientError | None) -> None:
+    def _answered(self, place: Place, error: KeylineError | None) -> None:
         """A yes or a no: a broker that has no answer now is asked again in time."""
         if error is None:
             self._unanswered.pop(place, None)
@@ -284,20 +284,21 @@ class PermissionWatch:
             self._denied(place, error)
 
 
-class Unjudged(PendingWorker):
-    """The port of a worker whose permission is asked for."""
+class Unjoined(PendingWorker):
+    """The port of a worker whose permission is asked for, or which is about to ask again."""
 
-    def __init__(self, consumer_id: int, send: Callable[[bytes], None], left: Callable[[], None]) -> None:
-        """`left` is called if the client closes it before there is an answer."""
+    def __init__(
+        self, consumer_id: int, send: Callable[[bytes], None], left: Callable[[], None], early_permits: int
+    ) -> None:
+        """`left` is called if the client closes it meanwhile."""
         self._consumer_id = consumer_id
         self._send = send
         self._left = left
-        self.permits = 0
-        """Early permits, for the real port."""
+        self.early_permits = early_permits
 
     def flow(self, permits: int) -> None:
-        """Kept."""
-        self.permits += permits
+        """Kept for the port that follows."""
+        self.early_permits += permits
 
     def ack(self, command: pb.CommandAck) -> None:
         """Of nothing."""
@@ -307,11 +308,10 @@ class Unjudged(PendingWorker):
 
     def refuse(self, request_id: int) -> None:
         """Not yet."""
-        text = "the consumer has not joined yet: the broker is asked whether it may"
-        self._send(error_frame(pb.ServiceNotReady, text, request_id))
+        self._send(error_frame(pb.ServiceNotReady, "the consumer has not joined yet", request_id))
 
     def over(self) -> None:
-        """There is an answer, or none is waited for."""
+        """It is not waited for any more."""
         self._left = _nothing
 
     def close(self, request_id: int) -> None:

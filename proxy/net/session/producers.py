@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from proxy.errors import ClientError, LimitExceeded
+from proxy.errors import ClientError, KeylineError, LimitExceeded
 from proxy.net.alarm import Alarm
 from proxy.net.relay.closing import ProducersToClose
 from proxy.net.relay.requests import OWN_REQUESTS
@@ -267,7 +267,7 @@ class SessionProducers:
 
         own_topic = OwnTopic(body.topic)
 
-        def judged(refusal: ClientError | None) -> None:
+        def judged(refusal: KeylineError | None) -> None:
             unjudged = self._unjudged.get(body.producer_id)
             if unjudged is None or unjudged.own_topic is not own_topic:
                 return  # closed, after the answer came

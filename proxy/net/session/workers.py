@@ -3,20 +3,26 @@
 A client numbers its consumers itself, so an id is unique only within its connection: here it leads to the worker's
 port, or otherwise to the broker, which answers for unknown consumers as without a gateway. A worker joins its
 subscription only after the broker has confirmed the client's permission (`permission`).
+
+A worker that was refused for what passes, as a connection to a broker that broke, joins again by itself, within a
+bound: without a gateway it would not have noticed another client's connection. Nor would a client do that as well: a
+C++ client, and those on top of it, does not ask again when the first SUBSCRIBE of a consumer is refused so, and waits
+until its time is up (seen with 3.13).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.errors import ClientError, KeylineError, OwnedElsewhere
+from proxy.errors import ClientError, KeylineError, OwnedElsewhere, Stopping, UpstreamUnavailable, broker_code
 from proxy.limits import NAME_CHARACTERS_MAX
+from proxy.net.alarm import Alarm
 from proxy.net.handshake import client_version_of
 from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
-from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjudged
+from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjoined
 from proxy.net.subscription.policy import refuse_oversized, refuse_repeated_keys
 from proxy.net.subscription.refusals import code_of
 from proxy.wire import commands
@@ -30,6 +36,29 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("keyline.session")
 
+JOIN_S_MAX: Final = 20.0
+"""How long a SUBSCRIBE is tried before its client is told to try again; clients wait for 30 s."""
+AGAIN_S: Final = 0.1
+"""Before it is tried for the second time; twice as long before the third, and so on."""
+AGAIN_S_MAX: Final = 2.0
+
+
+class Unanswered:
+    """A SUBSCRIBE without an answer."""
+
+    __slots__ = ("again", "command", "lead_on", "pause_s", "size_bytes", "until")
+
+    def __init__(
+        self, command: pb.CommandSubscribe, size_bytes: int, lead_on: Callable[[], None] | None, clock: Clock
+    ) -> None:
+        """`lead_on` holds the whole command, too."""
+        self.command = command
+        self.size_bytes = size_bytes
+        self.lead_on = lead_on
+        self.again = Alarm(clock)
+        self.pause_s = AGAIN_S
+        self.until = clock.now() + JOIN_S_MAX
+
 
 class Worker:
     """One consumer as its subscription sees it; implements `ports.WorkerLink`."""
@@ -40,35 +69,36 @@ class Worker:
         "_forget",
         "_let_go",
         "_transport",
+        "_try_again",
         "accepts_broker_entry_metadata",
         "answered",
+        "asked",
         "client_version",
         "consumer_id",
         "gone",
-        "lead_on",
         "place",
         "port",
         "request_id",
-        "size_bytes",
     )
 
     def __init__(
         self,
         transport: Transport,
         connect: pb.CommandConnect,
-        command: pb.CommandSubscribe,
-        size_bytes: int,
+        asked: Unanswered,
         first: Callable[[Step], None],
         forget: Callable[[Worker], None],
-        lead_on: Callable[[], None] | None,
         check_liveness: Callable[[Callable[[], None]], None],
         let_go: Callable[[Worker], None],
+        try_again: Callable[[Worker, Unanswered, Exception], bool],
     ) -> None:
-        """`connect` is what the client said of itself; `lead_on` as for `SessionWorkers.subscribe`.
+        """`connect` is what the client said of itself, `asked` its SUBSCRIBE.
 
-        `command` is its SUBSCRIBE, of `size_bytes`; `let_go` is called when that is answered with Success.
+        `let_go` is called when that is answered with Success, and `try_again` when it is refused: whether it goes on.
         """
+        command = asked.command
         self._check_liveness = check_liveness
+        self._try_again = try_again
         self._transport = transport
         self.consumer_id = command.consumer_id
         self.request_id = command.request_id
@@ -77,10 +107,8 @@ class Worker:
         self._first = first
         self._forget = forget
         self._let_go = let_go
-        self.lead_on = lead_on
-        """Holds the whole command until that is answered."""
-        self.size_bytes = size_bytes
-        """What its SUBSCRIBE takes until it is answered."""
+        self.asked: Unanswered | None = asked
+        """None when it is let go: it may have megabytes."""
         self.place = Place(command.topic, command.subscription)
         self.answered = False
         """Whether its SUBSCRIBE is. What it asked behind that may be answered before."""
@@ -106,7 +134,10 @@ class Worker:
 
     def refuse(self, error: Exception) -> None:
         """As the port says."""
-        lead_on = self.lead_on if isinstance(error, OwnedElsewhere) and not self.gone else None
+        asked = self.asked
+        if asked is not None and self._try_again(self, asked, error):
+            return
+        lead_on = asked.lead_on if asked is not None and isinstance(error, OwnedElsewhere) else None
         self._forget(self)
         if lead_on is not None:
             lead_on()
@@ -152,12 +183,18 @@ class SessionWorkers:
         first: Callable[[Step], None],
         workers_max: int,
         check_liveness: Callable[[Callable[[], None]], None],
+        clock: Clock,
+        *,
+        try_again: bool,
     ) -> None:
         """`transport` is the client's, with at most `workers_max` workers. No permission is checked before `judge`.
 
         `first` does something before the client's next command, and `check_liveness` asks whether the client lives; see
-        `ports.WorkerLink`.
+        `ports.WorkerLink`. With `try_again` a SUBSCRIBE is tried again as the module says; another replica sees to that
+        itself.
         """
+        self._clock = clock
+        self._tries_again = try_again
         self._check_liveness = check_liveness
         self._transport = transport
         self._connect = connect
@@ -172,11 +209,11 @@ class SessionWorkers:
         self._permission: Permission | None = None
         self._watch: PermissionWatch | None = None
 
-    def judge(self, permission: Permission, clock: Clock, again_s: float) -> None:
+    def judge(self, permission: Permission, again_s: float) -> None:
         """From now on ask the broker what this client may consume; again every `again_s`, 0 for never."""
         self._permission = permission
         self._watch = PermissionWatch(
-            permission, clock, self._slices, again_s, self._transport.peer, self._places, self._away, self._denied
+            permission, self._clock, self._slices, again_s, self._transport.peer, self._places, self._away, self._denied
         )
 
     def __len__(self) -> int:
@@ -214,16 +251,14 @@ class SessionWorkers:
             self._counters.workers_refused_total += 1
             self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
             return
+        asked = Unanswered(command, size_bytes, lead_on, self._clock)
         worker = Worker(
-            self._transport, self._connect, command, size_bytes, self._first,
-            self._forget, lead_on, self._check_liveness, self._let_go,
+            self._transport, self._connect, asked, self._first,
+            self._forget, self._check_liveness, self._let_go, self._try_again,
         )  # fmt: skip
         self._unanswered_bytes += size_bytes
         self._workers[consumer_id] = worker
-        if self._permission is None:
-            self._join(worker, command)
-        else:
-            self._ask(self._permission, worker, command)
+        self._begin(worker, asked)
 
     def refuse_topic_name(self, command: pb.CommandSubscribe) -> None:
         """Answer a SUBSCRIBE that cannot be served here, and must not pass: a broker may know the topic it names."""
@@ -246,22 +281,31 @@ class SessionWorkers:
         refuse_oversized(command)
         refuse_repeated_keys(command)
 
-    def _ask(self, permission: Permission, worker: Worker, command: pb.CommandSubscribe) -> None:
+    def _begin(self, worker: Worker, asked: Unanswered) -> None:
+        if self._permission is None:
+            self._join(worker, asked)
+        else:
+            self._ask(self._permission, worker, asked)
+
+    def _ask(self, permission: Permission, worker: Worker, asked: Unanswered) -> None:
         def left() -> None:
             permission.forget(worker.place, judged)
             self._forget(worker)
 
-        waiting = Unjudged(worker.consumer_id, self._transport.write, left)
+        waiting = self._wait(worker, left)
 
-        def judged(refusal: ClientError | None) -> None:
-            self._judged(worker, waiting, command, refusal)
+        def judged(refusal: KeylineError | None) -> None:
+            self._judged(worker, waiting, asked, refusal)
 
-        worker.port = waiting
         permission.ask(worker.place, judged)
 
-    def _judged(
-        self, worker: Worker, waiting: Unjudged, command: pb.CommandSubscribe, refusal: ClientError | None
-    ) -> None:
+    def _wait(self, worker: Worker, left: Callable[[], None]) -> Unjoined:
+        """Keep what the client grants, now as before; `left` is called if it closes the worker."""
+        early_permits = 0 if worker.port is None else worker.port.early_permits
+        worker.port = waiting = Unjoined(worker.consumer_id, self._transport.write, left, early_permits)
+        return waiting
+
+    def _judged(self, worker: Worker, waiting: Unjoined, asked: Unanswered, refusal: KeylineError | None) -> None:
         """The broker's answer, or why there is none; the client may have closed the worker, or gone."""
         if worker.port is not waiting:
             return
@@ -269,17 +313,33 @@ class SessionWorkers:
         if refusal is not None:
             worker.refuse(refusal)
             return
-        self._join(worker, command)
+        self._join(worker, asked)
         if self._watch is not None:
             self._watch.begin()
-        if waiting.permits and worker.port is not None:
-            worker.port.flow(waiting.permits)
 
-    def _join(self, worker: Worker, command: pb.CommandSubscribe) -> None:
+    def _join(self, worker: Worker, asked: Unanswered) -> None:
+        early_permits = 0 if worker.port is None else worker.port.early_permits
         try:
-            worker.port = self._directory.subscribe(worker, command)
+            worker.port = self._directory.subscribe(worker, asked.command)
         except KeylineError as error:
             worker.refuse(error)
+        if early_permits and worker.port is not None:
+            worker.port.flow(early_permits)
+
+    def _try_again(self, worker: Worker, asked: Unanswered, error: Exception) -> bool:
+        if not self._tries_again or worker.gone or not _passes(error) or self._clock.now() >= asked.until:
+            return False
+        log.info(
+            "join is tried again",
+            peer=self._transport.peer,
+            topic=worker.place.topic,
+            subscription=worker.place.subscription,
+            reason=str(error),
+        )
+        self._wait(worker, lambda: self._forget(worker))
+        asked.again.set(asked.pause_s, lambda: self._begin(worker, asked))
+        asked.pause_s = min(2 * asked.pause_s, AGAIN_S_MAX)
+        return True
 
     def transaction_ended(self, request: pb.CommandEndTxn) -> None:
         """Tell the subscriptions of the gateway that the coordinator has done what was asked for."""
@@ -306,6 +366,7 @@ class SessionWorkers:
         workers, self._workers = self._workers, {}
         for worker in workers.values():
             worker.gone = True
+            self._let_go(worker)
 
         def lose(worker: Worker) -> None:
             if worker.port is not None:
@@ -340,12 +401,12 @@ class SessionWorkers:
         workers = self._workers.values()
         return {worker.place for worker in workers if worker.port is not None and worker.port.broker_away}
 
-    def _denied(self, place: Place, error: ClientError) -> None:
+    def _denied(self, place: Place, error: KeylineError) -> None:
         """What was permitted is no more: its workers go, and what they have is delivered to others.
 
         Those whose own question is not answered yet wait for that: this answer is older than their SUBSCRIBE.
         """
-        judged = [worker for worker in self._workers.values() if not isinstance(worker.port, Unjudged)]
+        judged = [worker for worker in self._workers.values() if not isinstance(worker.port, Unjoined)]
         for worker in [worker for worker in judged if worker.place == place]:
             log.warning(
                 "permission revoked",
@@ -372,6 +433,14 @@ class SessionWorkers:
 
     def _let_go(self, worker: Worker) -> None:
         """Its SUBSCRIBE is kept no longer; once more changes nothing."""
-        self._unanswered_bytes -= worker.size_bytes
-        worker.size_bytes = 0
-        worker.lead_on = None
+        asked, worker.asked = worker.asked, None
+        if asked is not None:
+            self._unanswered_bytes -= asked.size_bytes
+            asked.again.cancel()
+
+
+def _passes(error: Exception) -> bool:
+    """Whether it may be over soon: a broker was lost, or the topic is on its way to another one."""
+    if isinstance(error, OwnedElsewhere | Stopping):
+        return False
+    return isinstance(error, UpstreamUnavailable) or broker_code(error) == pb.ServiceNotReady

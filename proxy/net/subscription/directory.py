@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
+from proxy.errors import ClientError, KeylineError, Stopping, UpstreamUnavailable
 from proxy.net.subscription.durations import AllDurations, Durations, durations_of, namespace_of
 from proxy.net.subscription.owned import OwnedSubscription
 from proxy.net.subscription.pending_worker import PendingWorker
@@ -101,7 +101,7 @@ class Subscriptions:
         command.DiscardUnknownFields()
         services = self.services
         if services.shutting_down:
-            return _Refused(self._clock, link, UpstreamUnavailable("the gateway is shutting down"))
+            return _Refused(self._clock, link, Stopping("the gateway is shutting down"))
         key = (command.topic, command.subscription)
         subscription = self._subscriptions.get(key)
         streamed = key in self._streamed if subscription is None else subscription.state.streamed

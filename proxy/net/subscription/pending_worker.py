@@ -15,6 +15,8 @@ class PendingWorker:
     """It has sent no request yet."""
     unacked = 0
     """As the port says."""
+    early_permits = 0
+    """As the port says."""
 
     def refuse(self, request_id: int) -> None:
         """Answer a request that needs a worker."""

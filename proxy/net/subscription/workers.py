@@ -77,7 +77,8 @@ class SubscribedWorker:
         self._owner = owner
         self._lost = False
         self._answered = False
-        self._early_permits = 0
+        self.early_permits = 0
+        """As the port says."""
         self._epoch = 0
         services.quota.worker_came()
 
@@ -99,8 +100,8 @@ class SubscribedWorker:
         self.worker = worker
         if not self.link.writable:
             self.writability_changed(writable=False)
-        if self._early_permits:
-            permits, self._early_permits = self._early_permits, 0
+        if self.early_permits:
+            permits, self.early_permits = self.early_permits, 0
             self.flow(permits)
 
     def shut_out(self, owner: WorkerOwner) -> None:
@@ -178,7 +179,7 @@ class SubscribedWorker:
         if permits <= 0 or self.ended:
             return
         if self.worker is None:
-            self._early_permits = min(self._early_permits + permits, PERMITS_MAX)
+            self.early_permits = min(self.early_permits + permits, PERMITS_MAX)
             return
         state, worker = self._state, self.worker
         # Capped so that a client that grants without end cannot make the sum grow without end.
