@@ -40,9 +40,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Show the ends of the logs of a failed test's servers: what failed once on another machine may not come again."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
-        for name, server in item.funcargs.items():
-            if isinstance(server, KeylineGateway | PulsarStandalone) and server.log.exists():
-                report.sections.append((f"end of {name}'s log", end_of(server.log)))
+        for name, given in item.funcargs.items():
+            for server in given if isinstance(given, list) else [given]:
+                if isinstance(server, KeylineGateway | PulsarStandalone) and server.log.exists():
+                    report.sections.append((f"end of the log of {name}, {server.log}", end_of(server.log)))
     return report
 
 

@@ -6,7 +6,15 @@ import itertools
 
 import pytest
 
-from proxy.errors import ClientError, OwnedElsewhere, Stopping, UpstreamError, UpstreamUnavailable
+from proxy.errors import (
+    ClientError,
+    KeylineError,
+    LimitExceeded,
+    OwnedElsewhere,
+    Stopping,
+    UpstreamError,
+    UpstreamUnavailable,
+)
 from proxy.limits import Limits
 from proxy.net.session.workers import AGAIN_S, AGAIN_S_MAX, JOIN_S_MAX
 from proxy.wire import pulsar_pb2 as pb
@@ -17,10 +25,13 @@ QUIET = Limits(keep_alive_s=3_600)
 PASSING = {
     "a connection that broke": UpstreamUnavailable("lost the broker"),
     "a topic that moves": UpstreamError("the bundle is being unloaded", pb.ServiceNotReady),
+    "a fault of the broker's": UpstreamError("the broker answered UnknownError without a message", pb.UnknownError),
+    "too many lookups": LimitExceeded("1000 topics are being looked up already; try again"),
 }
 FINAL = {
     "a word of the broker": UpstreamError("no such schema", pb.IncompatibleSchema),
     "a word of ours": ClientError("not like that"),
+    "a fault of ours": KeylineError("a bug"),
     "another replica's": OwnedElsewhere("it is another's"),
     "the end of this gateway": Stopping("the gateway is shutting down"),
 }

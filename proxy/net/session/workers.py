@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.errors import ClientError, KeylineError, OwnedElsewhere, Stopping, UpstreamUnavailable, broker_code
+from proxy.errors import (
+    ClientError,
+    KeylineError,
+    LimitExceeded,
+    OwnedElsewhere,
+    Stopping,
+    UpstreamUnavailable,
+    broker_code,
+)
 from proxy.limits import NAME_CHARACTERS_MAX
 from proxy.net.alarm import Alarm
 from proxy.net.handshake import client_version_of
@@ -41,6 +49,11 @@ JOIN_S_MAX: Final = 20.0
 AGAIN_S: Final = 0.1
 """Before it is tried for the second time; twice as long before the third, and so on."""
 AGAIN_S_MAX: Final = 2.0
+PASSING: Final = frozenset(
+    {pb.ServiceNotReady, pb.UnknownError, pb.MetadataError, pb.PersistenceError, pb.TooManyRequests}
+)
+"""What a broker says if the fault is its own: clients try again at these. UnknownError also when consumers of type
+Exclusive come and go at once, as the probes of several replicas do (seen with 4.0.7)."""
 
 
 class Unanswered:
@@ -440,7 +453,7 @@ class SessionWorkers:
 
 
 def _passes(error: Exception) -> bool:
-    """Whether it may be over soon: a broker was lost, or the topic is on its way to another one."""
+    """Whether it may be over soon: a broker was lost, or has a fault of its own, or too much is looked up at once."""
     if isinstance(error, OwnedElsewhere | Stopping):
         return False
-    return isinstance(error, UpstreamUnavailable) or broker_code(error) == pb.ServiceNotReady
+    return isinstance(error, UpstreamUnavailable | LimitExceeded) or broker_code(error) in PASSING
