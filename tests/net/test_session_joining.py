@@ -108,6 +108,24 @@ def test_what_the_client_grants_meanwhile_is_kept(before: bool) -> None:  # noqa
     assert rig.directory.workers[1].calls == [("flow", 7)]
 
 
+def test_what_the_client_has_granted_is_kept_once_where_there_is_no_room_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A directory may refuse at once."""
+    rig = joining()
+    rig.directory.workers[0].early_permits = 7
+    rig.directory.workers[0].link.refuse(UpstreamUnavailable("away"))
+
+    def refuse(*_: object) -> None:
+        raise UpstreamUnavailable("still away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.directory, "subscribe", refuse)
+        rig.clock.advance(AGAIN_S)
+    rig.clock.advance(2 * AGAIN_S)
+    assert rig.directory.workers[1].calls == [("flow", 7)]
+
+
 def test_its_permission_is_asked_for_again() -> None:
     """A yes is for a SUBSCRIBE that came before it was asked for, and not for the next 20 s."""
     rig = joining(authorize=True)

@@ -32,7 +32,7 @@ import zlib
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
+from proxy.errors import ClientError, KeylineError, UpstreamError, UpstreamUnavailable
 from proxy.net.alarm import Alarm
 from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.wire import commands, frames
@@ -181,14 +181,14 @@ class Permission:
             self._send(Question(question.place, question.later))
         self._tell(question.asking, self._refusal(question.place, command))
 
-    def _refusal(self, place: Place | OwnTopic, command: pb.BaseCommand) -> ClientError | None:
+    def _refusal(self, place: Place | OwnTopic, command: pb.BaseCommand) -> UpstreamError | None:
         """What a client is told, None if it may."""
         error = command.error
         if command.type != _T.ERROR or not place.is_denied_by(error.error):
             return None
         if error.error in DENIED:
             self._counters.permissions_denied_total += 1
-        return ClientError(error.message, error.error)
+        return UpstreamError(error.message, error.error)
 
     def dropped(self) -> None:
         """The broker has gone without an answer."""

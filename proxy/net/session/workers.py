@@ -333,11 +333,12 @@ class SessionWorkers:
     def _join(self, worker: Worker, asked: Unanswered) -> None:
         early_permits = 0 if worker.port is None else worker.port.early_permits
         try:
-            worker.port = self._directory.subscribe(worker, asked.command)
+            worker.port = port = self._directory.subscribe(worker, asked.command)
         except KeylineError as error:
             worker.refuse(error)
-        if early_permits and worker.port is not None:
-            worker.port.flow(early_permits)
+            return
+        if early_permits:
+            port.flow(early_permits)
 
     def _try_again(self, worker: Worker, asked: Unanswered, error: Exception) -> bool:
         if not self._tries_again or worker.gone or not _passes(error) or self._clock.now() >= asked.until:
