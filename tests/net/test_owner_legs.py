@@ -15,12 +15,13 @@ from proxy.groups.messages import SessionId
 from proxy.limits import Limits
 from proxy.net.group.holder_probes import Claim, HolderProbes
 from proxy.net.owner.leg import UNUSED_S_MAX
-from proxy.net.owner.legs import AGAIN_S, HERE_S_MAX, OWNER_S_MAX, SUPERSEDED_S, ClientLegs
+from proxy.net.owner.legs import AGAIN_S, BROKER_AGAIN_S, HERE_S_MAX, OWNER_S_MAX, SUPERSEDED_S, ClientLegs
 from proxy.net.owner.owners import Owners
 from proxy.net.owner.pulses import ANSWERS, ASKS, Pulses
 from proxy.net.owner.unreached import UnreachedOwners
 from proxy.net.relay.requests import BYTES_MAX
 from proxy.net.session.liveness import LIVENESS_S
+from proxy.net.subscription.refusals import PASSING
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
@@ -900,6 +901,23 @@ def test_a_close_that_has_no_room_is_answered_and_leaves_no_consumer_behind() ->
     assert len(rig.dialled.attempts) == 2
     asked = parse(rig.let_in().take())
     assert [command.subscribe.consumer_id for command in asked] == [2]
+
+
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_what_an_owner_s_broker_cannot_do_now_is_asked_for_again(code: int) -> None:
+    """A client would wait until its time is up; a fault of the broker's is not asked about as often."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    leg = rig.let_in()
+    (first,) = parse(leg.take())
+    refusal = pb.CommandError(request_id=first.subscribe.request_id, error=code, message="")  # type: ignore[arg-type]
+    leg.deliver(encode(T.ERROR, refusal))
+    assert not rig.to_client()
+    rig.clock.advance(AGAIN_S)
+    assert bool(leg.take()) == (code == pb.ServiceNotReady)
+    rig.clock.advance(BROKER_AGAIN_S)
+    assert bool(leg.take()) == (code != pb.ServiceNotReady)
 
 
 @pytest.mark.parametrize("sent", [flow(2, 5), ack(2)], ids=["permits", "acknowledgement"])

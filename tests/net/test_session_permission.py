@@ -237,7 +237,7 @@ def test_those_who_share_a_question_ask_again_when_the_broker_went() -> None:
     rig.reopen()
     answer(rig, asked(rig)[0], pb.NotAllowedError)
     answer(rig, asked(rig)[0], pb.NotAllowedError)
-    assert [port.command.request_id for port in rig.directory.workers] == [100, 200, 201]
+    assert sorted(port.command.request_id for port in rig.directory.workers) == [100, 200, 201]
     assert rig.to_client() == []
 
 
@@ -296,6 +296,21 @@ def test_a_broker_that_goes_before_it_answers() -> None:
     answer(rig, asked(rig)[0], pb.NotAllowedError)
     assert [port.command.consumer_id for port in rig.directory.workers] == [1, 2]
     assert rig.to_client() == []
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_client_whose_own_broker_does_not_come_back_is_told(named: bool) -> None:  # noqa: FBT001 - a parameter
+    """It has to look up again where it named that one; else the gateway goes to any that is there."""
+    rig = SessionRig(QUIET, authorize=True, named=["pulsar://broker-3:6650"])
+    rig.connect(**({"proxy_to_broker_url": "broker-3:6650"} if named else {}))
+    rig.client.deliver(subscribe(1, 100))
+    assert len(asked(rig)) == 1
+    rig.broker.lose()
+    rig.clock.advance(joining.AGAIN_S)
+    rig.connector.last.refuse()
+    told = [(command.error.request_id, command.error.error) for command in rig.to_client()]
+    assert told == ([(100, pb.ServiceNotReady)] if named else [])
+    assert rig.workers_count == (0 if named else 1)
 
 
 def test_a_relay_that_takes_no_more_says_so() -> None:

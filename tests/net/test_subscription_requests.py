@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.errors import ClientError
 from proxy.net.subscription import requests
+from proxy.net.subscription.refusals import code_of
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.subscription_rig import SubscriptionRig
+from tests.net.subscription_rig import SubscriptionRig, schema
 from tests.net.subscription_rig_broker import LEDGER, T, single
 
 # ---- unsubscribe -----------------------------------------------------------------------------------------------------
@@ -89,6 +91,20 @@ def test_a_worker_that_joined_while_the_subscription_was_deleted_is_closed() -> 
     assert second.answers() == [T.CLOSE_CONSUMER]
     assert second.forgotten
     assert rig.count == 0
+
+
+def test_one_on_its_way_in_does_not_bring_back_what_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client may; a refusal that the gateway takes for passing would have it try again by itself."""
+    rig = SubscriptionRig()
+    first = rig.worker("a")
+    rig.link.held.add(T.SUBSCRIBE)
+    joining = rig.subscribe("b", schema=schema("b"))
+    refusals: list[Exception] = []
+    monkeypatch.setattr(joining, "refuse", refusals.append)
+    first.unsubscribe(force=True)
+    assert first.answers() == [T.SUCCESS]
+    (error,) = refusals
+    assert (type(error), code_of(error)) == (ClientError, pb.ServiceNotReady)
 
 
 def test_an_unsubscribe_that_the_broker_refuses_changes_nothing() -> None:

@@ -19,6 +19,7 @@ from proxy.net.alarm import Alarm
 from proxy.net.owner.asked import Asked, AskedConsumer, AskedRequests
 from proxy.net.owner.leaving import LeavingLeg
 from proxy.net.relay.leg import UpstreamLeg
+from proxy.net.subscription.refusals import PASSING
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import UNASKED, body_of, close_frame, refusal_frame
@@ -50,8 +51,8 @@ class LegsOfClient(Protocol):
     def subscribed(self, consumer_id: int) -> None:
         """It stands at the owner; the client is told in the same turn."""
 
-    def subscribe_refused(self, consumer_id: int) -> bool:
-        """The owner cannot serve it now; whether another is asked, and the client told nothing."""
+    def subscribe_refused(self, consumer_id: int, code: int) -> bool:
+        """The owner, or its broker, cannot serve it now; whether another is asked, and the client told nothing."""
 
     def leg_connected(self, leg: OwnerLeg) -> None:
         """The owner has let the client in."""
@@ -272,7 +273,8 @@ class OwnerLeg:
             asked = self._asked.take(request_id)
             if asked is not None and asked.kind == _T.ACK and not self._asked.receipts:
                 self._leg.expect_ack_receipts(False)
-            if command.type == _T.ERROR and self._asks_another(asked, command.error.error):
+            code = command.error.error
+            if command.type == _T.ERROR and code in PASSING and self._asks_another(asked, code):
                 self._consider_use()
                 return
             self._answered(asked, failed=command.type == _T.ERROR)
@@ -317,9 +319,10 @@ class OwnerLeg:
 
     def _ends(self, message: str, code: int) -> Iterator[bytes]:
         """End everything here; yield what the client is told of each, which may be nothing."""
+        leads = code == pb.ServiceNotReady or self._tried_again
         for request_id in list(self._asked):
             asked = self._asked.take(request_id)
-            if asked is None or self._asks_another(asked, code):
+            if asked is None or (leads and self._asks_another(asked)):
                 yield b""
             elif asked.kind == _T.CLOSE_CONSUMER:
                 yield commands.success(request_id)
@@ -330,12 +333,12 @@ class OwnerLeg:
             ready = self._consumers.pop(consumer_id).ready
             yield close_frame(_T.CLOSE_CONSUMER, consumer_id) if ready else b""
 
-    def _asks_another(self, asked: Asked | None, code: int) -> bool:
+    def _asks_another(self, asked: Asked | None, code: int = pb.ServiceNotReady) -> bool:
         """Whether a SUBSCRIBE that was refused is another owner's to answer; then this one has it no more."""
-        if asked is None or asked.kind != _T.SUBSCRIBE or not (code == pb.ServiceNotReady or self._tried_again):
+        if asked is None or asked.kind != _T.SUBSCRIBE:
             return False
         consumer_id = asked.body.consumer_id
-        if consumer_id not in self._consumers or not self._legs.subscribe_refused(consumer_id):
+        if consumer_id not in self._consumers or not self._legs.subscribe_refused(consumer_id, code):
             return False
         del self._consumers[consumer_id]
         return True

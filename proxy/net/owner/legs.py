@@ -63,6 +63,8 @@ SUPERSEDED: Final = "another replica owns it now"
 USED_ANEW: Final = "it has not confirmed the end of a consumer whose id another has now"
 AGAIN_S: Final = 0.1
 """Before a SUBSCRIBE that was refused is led again: by then a record or a lease has arrived that was on its way."""
+BROKER_AGAIN_S: Final = 1.0
+"""Before one is led again that the owner's broker refused for a fault of its own."""
 
 log = structlog.get_logger("keyline.owner")
 
@@ -212,13 +214,13 @@ class ClientLegs:
         if leg is not None and is_elsewhere(self._owners.place(command.topic, command.subscription), leg.owner.replica):
             self._look_at_served()
 
-    def subscribe_refused(self, consumer_id: int) -> bool:
+    def subscribe_refused(self, consumer_id: int, code: int) -> bool:
         """As it says."""
         joining = self._joining.get(consumer_id)
         if joining is None or not joining.deadline.is_set:
             return False
         self._consumers[consumer_id] = None
-        joining.again.set(AGAIN_S, joining.look)
+        joining.again.set(AGAIN_S if code == pb.ServiceNotReady else BROKER_AGAIN_S, joining.look)
         return True
 
     def consumer_ended(self, consumer_id: int) -> None:

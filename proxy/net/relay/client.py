@@ -25,8 +25,11 @@ class RelayClient(Protocol):
     def relay_lost(self, reason: str) -> bool:
         """A leg that stood is lost; answer whether the client's connection is to stay."""
 
-    def relay_dropped(self) -> None:
-        """The client was told of everything that was open on a lost leg, or asked for."""
+    def relay_dropped(self, *, returns: bool) -> None:
+        """The client was told of everything that was open on a lost leg, or asked for.
+
+        Not `returns` if it cannot go back to the broker that it named: then it must look up again.
+        """
 
     def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
         """The broker answered PRODUCER or CLOSE_PRODUCER; answer whether the client is to hear it."""

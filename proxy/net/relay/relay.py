@@ -310,7 +310,7 @@ class Relay:
             if not self._client.relay_lost(reason):
                 return
         self._client.send(b"".join(self._requests.lose(reason)))
-        self._client.relay_dropped()
+        self._client.relay_dropped(returns=stood or self._route.target is None)
 
     # ---- where the client means to be
 

@@ -57,11 +57,11 @@ class ClientParts:
         if self.elsewhere is not None:
             self.elsewhere.transaction_ended(request)
 
-    def broker_dropped(self) -> None:
-        """Let elections go on without what was lost, and answer who waits for a permission."""
+    def broker_dropped(self, *, returns: bool) -> None:
+        """Let elections go on without what was lost, and answer who waits for a permission; see `relay_dropped`."""
         self.producers.broker_lost()
         if self.permission is not None:
-            self.permission.dropped()
+            self.permission.dropped(returns=returns)
 
     def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
         """Pass on fresh credentials of the client's: to an owner that asks for them too, or to the broker.

@@ -190,12 +190,13 @@ class Permission:
             self._counters.permissions_denied_total += 1
         return UpstreamError(error.message, error.error)
 
-    def dropped(self) -> None:
-        """The broker has gone without an answer."""
+    def dropped(self, *, returns: bool) -> None:
+        """The broker has gone without an answer; whether the client comes back to one by itself."""
         questions = self._questions.values()
         asking = [answered for question in questions for answered in (*question.asking, *question.later)]
         self._questions, self._places = {}, {}
-        self._tell(asking, UpstreamUnavailable("the broker went before it said whether this is permitted"))
+        text = "the broker went before it said whether this is permitted"
+        self._tell(asking, UpstreamUnavailable(text) if returns else ClientError(text, pb.ServiceNotReady))
 
     def _tell(self, asking: Collection[Answered], refusal: KeylineError | None) -> None:
         """The same to each of these; there may be thousands, and each may join now."""

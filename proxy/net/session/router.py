@@ -185,9 +185,9 @@ class CommandRouter:
             self._all_relayed = False
             self._counters.intercepted_commands_total += 1
             if self._elsewhere is None:
-                self._workers.subscribe(body)
+                self._workers.subscribe(body, self._workers.deadline)
             else:
-                self._lead(self._elsewhere, body, frame)
+                self._lead(self._elsewhere, body, frame, self._workers.deadline)
         elif key_shared and not is_of_another_domain(body.topic):
             self._workers.refuse_topic_name(body)
         else:
@@ -195,13 +195,13 @@ class CommandRouter:
                 frame = frames.encode_command(command)
             self._relay.request(_T.SUBSCRIBE, body, frame)
 
-    def _lead(self, elsewhere: Elsewhere, body: pb.CommandSubscribe, frame: bytes) -> None:
+    def _lead(self, elsewhere: Elsewhere, body: pb.CommandSubscribe, frame: bytes, until: float) -> None:
         """To its owner; and again, if the subscription moves away from here before the client is answered."""
 
         def lead_on() -> None:
-            self._lead(elsewhere, body, frame)
+            self._lead(elsewhere, body, frame, until)
 
-        elsewhere.subscribe(body, frame, lambda: self._workers.subscribe(body, lead_on))
+        elsewhere.subscribe(body, frame, lambda: self._workers.subscribe(body, until, lead_on))
 
     @staticmethod
     def _is_elsewhere(elsewhere: Elsewhere, kind: int, frame: bytes) -> bool:

@@ -189,10 +189,10 @@ class ClientSession:
         self._end(EndCause.BROKER_LOST, reason)
         return False
 
-    def relay_dropped(self) -> None:
+    def relay_dropped(self, *, returns: bool) -> None:
         """Let the parts know."""
         if self._parts is not None:
-            self._parts.broker_dropped()
+            self._parts.broker_dropped(returns=returns)
 
     def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
         """Ask the part that waits for it."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 import structlog
 
@@ -32,7 +33,7 @@ from proxy.net.handshake import client_version_of
 from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
 from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjoined
 from proxy.net.subscription.policy import refuse_oversized, refuse_repeated_keys
-from proxy.net.subscription.refusals import code_of
+from proxy.net.subscription.refusals import PASSING, code_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
@@ -49,11 +50,8 @@ JOIN_S_MAX: Final = 20.0
 AGAIN_S: Final = 0.1
 """Before it is tried for the second time; twice as long before the third, and so on."""
 AGAIN_S_MAX: Final = 2.0
-PASSING: Final = frozenset(
-    {pb.ServiceNotReady, pb.UnknownError, pb.MetadataError, pb.PersistenceError, pb.TooManyRequests}
-)
-"""What a broker says if the fault is its own: clients try again at these. UnknownError also when consumers of type
-Exclusive come and go at once, as the probes of several replicas do (seen with 4.0.7)."""
+SPREAD: Final = 0.5
+"""Of these times, by which those that were refused together come apart."""
 
 
 class Unanswered:
@@ -62,15 +60,20 @@ class Unanswered:
     __slots__ = ("again", "command", "lead_on", "pause_s", "size_bytes", "until")
 
     def __init__(
-        self, command: pb.CommandSubscribe, size_bytes: int, lead_on: Callable[[], None] | None, clock: Clock
+        self,
+        command: pb.CommandSubscribe,
+        size_bytes: int,
+        until: float,
+        lead_on: Callable[[], None] | None,
+        clock: Clock,
     ) -> None:
-        """`lead_on` holds the whole command, too."""
+        """It is tried `until` then; `lead_on` holds the whole command, too."""
         self.command = command
         self.size_bytes = size_bytes
         self.lead_on = lead_on
         self.again = Alarm(clock)
         self.pause_s = AGAIN_S
-        self.until = clock.now() + JOIN_S_MAX
+        self.until = until
 
 
 class Worker:
@@ -250,8 +253,13 @@ class SessionWorkers:
         """Whether this worker's SUBSCRIBE was answered."""
         return self._workers[consumer_id].answered
 
-    def subscribe(self, command: pb.CommandSubscribe, lead_on: Callable[[], None] | None = None) -> None:
-        """Let a new worker join; `command.topic` is complete.
+    @property
+    def deadline(self) -> float:
+        """Until when a SUBSCRIBE that comes now is tried."""
+        return self._clock.now() + JOIN_S_MAX
+
+    def subscribe(self, command: pb.CommandSubscribe, until: float, lead_on: Callable[[], None] | None = None) -> None:
+        """Let a new worker join, and try `until` then; `command.topic` is complete.
 
         `lead_on` is called instead of an answer if the subscription moves to another replica meanwhile.
         """
@@ -264,7 +272,7 @@ class SessionWorkers:
             self._counters.workers_refused_total += 1
             self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
             return
-        asked = Unanswered(command, size_bytes, lead_on, self._clock)
+        asked = Unanswered(command, size_bytes, until, lead_on, self._clock)
         worker = Worker(
             self._transport, self._connect, asked, self._first,
             self._forget, self._check_liveness, self._let_go, self._try_again,
@@ -341,17 +349,27 @@ class SessionWorkers:
             port.flow(early_permits)
 
     def _try_again(self, worker: Worker, asked: Unanswered, error: Exception) -> bool:
+        """As the module says. Thousands may be refused at once: each waits for a time of its own, and then its turn."""
         if not self._tries_again or worker.gone or not _passes(error) or self._clock.now() >= asked.until:
             return False
-        log.info(
-            "join is tried again",
-            peer=self._transport.peer,
-            topic=worker.place.topic,
-            subscription=worker.place.subscription,
-            reason=str(error),
-        )
-        self._wait(worker, lambda: self._forget(worker))
-        asked.again.set(asked.pause_s, lambda: self._begin(worker, asked))
+        if asked.pause_s == AGAIN_S:
+            log.info(
+                "join is tried again",
+                peer=self._transport.peer,
+                topic=worker.place.topic,
+                subscription=worker.place.subscription,
+                reason=str(error),
+            )
+        waiting = self._wait(worker, lambda: self._forget(worker))
+
+        def again(end: float) -> bool:
+            _ = end
+            if worker.port is waiting:
+                self._begin(worker, asked)
+            return False
+
+        spread = 1 + SPREAD * (crc32(f"{self._transport.peer} {worker.consumer_id}".encode()) / (1 << 32) - 1)
+        asked.again.set(asked.pause_s * spread, lambda: self._slices.add(again))
         asked.pause_s = min(2 * asked.pause_s, AGAIN_S_MAX)
         return True
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from proxy.errors import ClientError, KeylineError
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+
+PASSING: Final = frozenset(
+    {pb.ServiceNotReady, pb.UnknownError, pb.MetadataError, pb.PersistenceError, pb.TooManyRequests}
+)
+"""What a broker says of a SUBSCRIBE if the fault is its own: clients try again at these. UnknownError also when
+consumers of type Exclusive come and go at once, as the probes of several replicas do (seen with 4.0.7)."""
 
 
 def error_frame(request_id: int, error: Exception) -> bytes:

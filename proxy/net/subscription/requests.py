@@ -153,7 +153,9 @@ class SubscriptionRequests:
         state.acks.fail_receipts(ended_meanwhile())
         state.transactions.end()
         reposition.reset(state.dispatcher, state.now())
-        self._lifecycle.disconnect_workers()
+        # One that is on its way in makes a deleted subscription anew only if its client asks again.
+        gone = ClientError("the subscription was deleted meanwhile; try again", pb.ServiceNotReady)
+        self._lifecycle.disconnect_workers(gone if what == "unsubscribe" else None)
         asker.tell(commands.success(wanted))
         if not state.ended:
             self._lifecycle.finish()

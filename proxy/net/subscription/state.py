@@ -55,8 +55,11 @@ class Lifecycle(Protocol):
     def look_for_end_of_topic(self) -> None:
         """A consumer at the broker read a terminated topic to its end."""
 
-    def disconnect_workers(self) -> None:
-        """Close every worker's consumer, as the broker does on seek and unsubscribe: they may come again."""
+    def disconnect_workers(self, error: Exception | None = None) -> None:
+        """Close every worker's consumer, as the broker does on seek and unsubscribe: they may come again.
+
+        `error` is for those that have not joined yet.
+        """
 
     def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
         """End, now or once the broker has confirmed all acks, unless the subscription is still needed here.
