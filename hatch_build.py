@@ -54,7 +54,7 @@ MODULES: Final = {
     "proxy/wire": "batch batch_reader by_hand client_commands commands frames messages metadata opened_batch varints",
     "proxy/net": "frames_in_slices heartbeat keep_alive slices",
     "proxy/net/broker": "connection requests routes",
-    "proxy/net/session": "replica_router router session workers",
+    "proxy/net/session": "replica_router router session worker workers",
     "proxy/net/subscription": (
         "acks batch_contents batch_slots counters cursor intake openings outbox receive_queue receiving state "
         "subscription upstream_consumers workers"

@@ -437,7 +437,7 @@ MUTANTS = (
     ),
     _mutant(
         "a worker that waits at a former owner is refused",
-        "proxy/net/session/workers.py",
+        "proxy/net/session/worker.py",
         "        if lead_on is not None:\n",
         "        if False:\n",
         "tests/net/test_owner_legs.py",

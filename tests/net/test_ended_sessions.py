@@ -27,8 +27,8 @@ from proxy.net.session.services import SessionServices
 from proxy.net.session.session import ClientSession
 from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
+from proxy.net.session.worker import Worker as WorkerOfSession
 from proxy.net.session.workers import SessionWorkers
-from proxy.net.session.workers import Worker as WorkerOfSession
 from proxy.net.slices import Slices
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings

@@ -911,7 +911,7 @@ def test_what_an_owner_s_broker_cannot_do_now_is_asked_for_again(code: int) -> N
     rig.subscribe(1, 3)
     leg = rig.let_in()
     (first,) = parse(leg.take())
-    refusal = pb.CommandError(request_id=first.subscribe.request_id, error=code, message="")  # type: ignore[arg-type]
+    refusal = pb.CommandError(request_id=first.subscribe.request_id, error=code, message="")  # type: ignore[arg-type]  # a plain number will do
     leg.deliver(encode(T.ERROR, refusal))
     assert not rig.to_client()
     rig.clock.advance(AGAIN_S)

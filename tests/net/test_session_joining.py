@@ -16,7 +16,8 @@ from proxy.errors import (
     UpstreamUnavailable,
 )
 from proxy.limits import Limits
-from proxy.net.session.workers import AGAIN_S, AGAIN_S_MAX, JOIN_S_MAX, SPREAD
+from proxy.net.session.worker import AGAIN_S, AGAIN_S_MAX, SPREAD
+from proxy.net.session.workers import JOIN_S_MAX
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.session_rig import SessionRig, encode, flow, subscribe
 
@@ -30,8 +31,8 @@ PASSING = {
 }
 FINAL = {
     "a word of the broker": UpstreamError("no such schema", pb.IncompatibleSchema),
-    "a word of ours": ClientError("not like that"),
-    "a fault of ours": KeylineError("a bug"),
+    "a word of the gateway's": ClientError("not like that"),
+    "a fault of the gateway's": KeylineError("a bug"),
     "another replica's": OwnedElsewhere("it is another's"),
     "the end of this gateway": Stopping("the gateway is shutting down"),
 }
@@ -39,7 +40,7 @@ FINAL = {
 
 def joining(**options: object) -> SessionRig:
     """A client whose first worker is on its way in."""
-    rig = SessionRig(QUIET, **options).connect()  # type: ignore[arg-type]
+    rig = SessionRig(QUIET, **options).connect()  # type: ignore[arg-type]  # of several types
     rig.client.deliver(subscribe(1, 100))
     return rig
 

@@ -7,11 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-import proxy.net.session.workers as joining
 from proxy.limits import Limits
 from proxy.net.relay.requests import BYTES_MAX, OWN_REQUESTS
 from proxy.net.session.permission import UNANSWERED_MAX, Permission, PermissionWatch, Place
 from proxy.net.session.settings import SessionSettings
+from proxy.net.session.worker import AGAIN_S as JOIN_AGAIN_S
+from proxy.net.session.worker import AGAIN_S_MAX
+from proxy.net.session.workers import JOIN_S_MAX
 from proxy.net.slices import Slices
 from proxy.service_url import parse_service_url
 from proxy.wire import pulsar_pb2 as pb
@@ -134,26 +136,37 @@ def test_whoever_may_joins(code: int) -> None:
     assert (counters.permissions_asked_total, counters.permissions_denied_total) == (1, 0)
 
 
-@pytest.mark.parametrize(
-    ("code", "denied"),
-    [(pb.AuthorizationError, 1), (pb.AuthenticationError, 1), (pb.UnknownError, 0), (pb.TooManyRequests, 0)],
-)
-def test_whoever_may_not_hears_so_and_so_does_who_gets_no_clear_answer(code: int, denied: int) -> None:
-    """In the broker's words; its connection stays, and it may ask for something else. No clear answer may pass."""
-    rig = new_rig()
-    rig.client.deliver(subscribe(1, 100))
-    until = rig.clock.now() + joining.JOIN_S_MAX + joining.AGAIN_S_MAX
-    while not denied and rig.clock.now() < until and (questions := asked(rig)):
-        answer(rig, questions[0], code)
-        rig.clock.advance(joining.AGAIN_S_MAX)
-    if denied:
-        answer(rig, asked(rig)[0], code)
+def refused_in_its_words(rig: SessionRig, code: int, denied: int) -> None:
+    """The client was told so; its connection stays, and it may ask for something else."""
     (command,) = rig.to_client()
     assert (command.error.request_id, command.error.error, command.error.message) == (100, code, DENIED)
     assert rig.directory.workers == []
     assert rig.session.counters.permissions_denied_total == denied
     assert rig.workers_count == 0
     joined(rig)
+
+
+@pytest.mark.parametrize("code", [pb.AuthorizationError, pb.AuthenticationError])
+def test_who_may_not_consume_hears_so(code: int) -> None:
+    """At once, in the broker's words."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    answer(rig, asked(rig)[0], code)
+    refused_in_its_words(rig, code, denied=1)
+
+
+@pytest.mark.parametrize("code", [pb.UnknownError, pb.TooManyRequests])
+def test_who_gets_no_clear_answer_hears_so_in_the_end(code: int) -> None:
+    """It may be over soon, so the broker is asked again until the time is up."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    until = rig.clock.now() + JOIN_S_MAX
+    while questions := asked(rig):
+        assert rig.clock.now() < until + 2 * AGAIN_S_MAX
+        answer(rig, questions[0], code)
+        rig.clock.advance(AGAIN_S_MAX)
+    assert rig.clock.now() >= until
+    refused_in_its_words(rig, code, denied=0)
 
 
 def test_a_broker_that_lets_the_question_in_is_rid_of_it_at_once() -> None:
@@ -233,7 +246,7 @@ def test_those_who_share_a_question_ask_again_when_the_broker_went() -> None:
     rig.client.deliver(subscribe(2, 200) + subscribe(3, 201))
     assert len(asked(rig)) == 1
     rig.broker.lose()
-    rig.clock.advance(joining.AGAIN_S)
+    rig.clock.advance(JOIN_AGAIN_S)
     rig.reopen()
     answer(rig, asked(rig)[0], pb.NotAllowedError)
     answer(rig, asked(rig)[0], pb.NotAllowedError)
@@ -283,14 +296,14 @@ def test_what_comes_before_the_answer() -> None:
 
 
 def test_a_broker_that_goes_before_it_answers() -> None:
-    """The next one is asked: nobody joins on a guess. With a worker here its connection stays."""
+    """The next one is asked: no worker joins on a guess. With a worker here its connection stays."""
     rig = new_rig()
     joined(rig)
     rig.client.deliver(subscribe(2, 200))
     assert len(asked(rig)) == 1
     rig.broker.lose()
     assert rig.to_client() == []
-    rig.clock.advance(joining.AGAIN_S)
+    rig.clock.advance(JOIN_AGAIN_S)
     rig.reopen()
     assert len(rig.directory.workers) == 1
     answer(rig, asked(rig)[0], pb.NotAllowedError)
@@ -306,7 +319,7 @@ def test_a_client_whose_own_broker_does_not_come_back_is_told(named: bool) -> No
     rig.client.deliver(subscribe(1, 100))
     assert len(asked(rig)) == 1
     rig.broker.lose()
-    rig.clock.advance(joining.AGAIN_S)
+    rig.clock.advance(JOIN_AGAIN_S)
     rig.connector.last.refuse()
     told = [(command.error.request_id, command.error.error) for command in rig.to_client()]
     assert told == ([(100, pb.ServiceNotReady)] if named else [])
@@ -320,7 +333,7 @@ def test_a_relay_that_takes_no_more_says_so() -> None:
     rig.broker.lose()
     rig.client.deliver(lookup(1) + subscribe(2, 200))
     assert [command for command in rig.to_client() if command.type == T.ERROR] == []
-    rig.clock.advance(joining.JOIN_S_MAX + joining.AGAIN_S_MAX)
+    rig.clock.advance(JOIN_S_MAX + AGAIN_S_MAX)
     refused = [command.error for command in rig.to_client() if command.type == T.ERROR]
     assert [(error.request_id, error.error) for error in refused] == [(200, pb.ServiceNotReady)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.limits import Limits
 from proxy.net.broker.names import NAMED_FOR_S
-from proxy.net.session.workers import AGAIN_S
+from proxy.net.session.worker import AGAIN_S
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.topic_names import COORDINATOR_TOPIC
 from tests.net.fakes import FakeTransport

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
-from zlib import crc32
 
 import structlog
 
@@ -43,6 +42,7 @@ from proxy.groups.replay import Answer, Reposition
 from proxy.groups.session import GroupSession, Send, SessionAct
 from proxy.groups.session_transitions import State
 from proxy.net.alarm import Alarm
+from proxy.net.spread import share_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ class GroupMember:
         self._connecting_since = clock.now()
         self._leader_heard_at = clock.now()
         self._heard_self_at = -inf
-        self._fence_after_s = timing.silent_s + timing.fence_spread_s * _share(session.replica)
+        self._fence_after_s = timing.silent_s + timing.fence_spread_s * share_of(session.replica)
         self._lease_told_s = 0.0
         self._parting = False
         """Whether the session has ended; a leader here may have something to hand over."""
@@ -366,8 +366,3 @@ class GroupMember:
             dues += [at for at in silences if at > now]
         if dues and not self._over:
             self._timer.set(max(min(dues) - now, 0.0), self._tick)
-
-
-def _share(replica: str) -> float:
-    """A number from 0 to 1 that two replicas hardly have in common, and each always has."""
-    return crc32(replica.encode()) / (1 << 32)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 import structlog
 
@@ -20,6 +19,7 @@ from proxy.net.alarm import Alarm
 from proxy.net.group.topic_list import list_topics
 from proxy.net.group.topic_look import LookTiming, TopicLook
 from proxy.net.group.topic_name import TOPIC_PREFIX, group_topic_name
+from proxy.net.spread import share_of
 
 if TYPE_CHECKING:
     from proxy.net.ports import BrokerDirectory, Clock
@@ -53,7 +53,7 @@ class GroupSweep:
         self._brokers = brokers
         self._clock = clock
         self._timing = timing or SweepTiming()
-        self._first_s = self._timing.first_s * (1 + crc32(replica.encode()) / (1 << 32))
+        self._first_s = self._timing.first_s * (1 + share_of(replica))
         self._done = {group_topic_name(namespace, DEPLOYMENT)}
         """What is not looked at again: a broker may be configured not to delete it."""
         self._failures = 0

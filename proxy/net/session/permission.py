@@ -28,12 +28,12 @@ the producer wait: the broker judges it again when its turn comes.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.errors import ClientError, KeylineError, UpstreamError, UpstreamUnavailable
 from proxy.net.alarm import Alarm
+from proxy.net.spread import share_of
 from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
@@ -242,7 +242,7 @@ class PermissionWatch:
         self._permission = permission
         self._slices = slices
         self._again_s = again_s
-        self._first_s = again_s * (1 + zlib.crc32(peer.encode()) / (1 << 32)) / 2
+        self._first_s = again_s * (1 + share_of(peer)) / 2
         self._places = places
         self._away = away
         self._denied = denied

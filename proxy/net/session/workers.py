@@ -4,17 +4,15 @@ A client numbers its consumers itself, so an id is unique only within its connec
 port, or otherwise to the broker, which answers for unknown consumers as without a gateway. A worker joins its
 subscription only after the broker has confirmed the client's permission (`permission`).
 
-A worker that was refused for what passes, as a connection to a broker that broke, joins again by itself, within a
-bound: without a gateway it would not have noticed another client's connection. Nor would a client do that as well: a
-C++ client, and those on top of it, does not ask again when the first SUBSCRIBE of a consumer is refused so, and waits
-until its time is up (seen with 3.13).
+A worker that was refused for what passes, as a connection to a broker that broke, is tried again here, within a bound:
+it may be another client's work that broke the connection, and a client does not always ask again. One of C++, or on top
+of that, waits until its time is up when the first SUBSCRIBE of a consumer is refused so (seen with 3.13).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-from zlib import crc32
 
 import structlog
 
@@ -28,12 +26,11 @@ from proxy.errors import (
     broker_code,
 )
 from proxy.limits import NAME_CHARACTERS_MAX
-from proxy.net.alarm import Alarm
-from proxy.net.handshake import client_version_of
 from proxy.net.relay.requests import BYTES_FULL, leaves_no_room
 from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjoined
+from proxy.net.session.worker import Unanswered, Worker
 from proxy.net.subscription.policy import refuse_oversized, refuse_repeated_keys
-from proxy.net.subscription.refusals import PASSING, code_of
+from proxy.net.subscription.refusals import PASSING
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
@@ -47,143 +44,6 @@ log = structlog.get_logger("keyline.session")
 
 JOIN_S_MAX: Final = 20.0
 """How long a SUBSCRIBE is tried before its client is told to try again; clients wait for 30 s."""
-AGAIN_S: Final = 0.1
-"""Before it is tried for the second time; twice as long before the third, and so on."""
-AGAIN_S_MAX: Final = 2.0
-SPREAD: Final = 0.5
-"""Of these times, by which those that were refused together come apart."""
-
-
-class Unanswered:
-    """A SUBSCRIBE without an answer."""
-
-    __slots__ = ("again", "command", "lead_on", "pause_s", "size_bytes", "until")
-
-    def __init__(
-        self,
-        command: pb.CommandSubscribe,
-        size_bytes: int,
-        until: float,
-        lead_on: Callable[[], None] | None,
-        clock: Clock,
-    ) -> None:
-        """It is tried `until` then; `lead_on` holds the whole command, too."""
-        self.command = command
-        self.size_bytes = size_bytes
-        self.lead_on = lead_on
-        self.again = Alarm(clock)
-        self.pause_s = AGAIN_S
-        self.until = until
-
-
-class Worker:
-    """One consumer as its subscription sees it; implements `ports.WorkerLink`."""
-
-    __slots__ = (
-        "_check_liveness",
-        "_first",
-        "_forget",
-        "_let_go",
-        "_transport",
-        "_try_again",
-        "accepts_broker_entry_metadata",
-        "answered",
-        "asked",
-        "client_version",
-        "consumer_id",
-        "gone",
-        "place",
-        "port",
-        "request_id",
-    )
-
-    def __init__(
-        self,
-        transport: Transport,
-        connect: pb.CommandConnect,
-        asked: Unanswered,
-        first: Callable[[Step], None],
-        forget: Callable[[Worker], None],
-        check_liveness: Callable[[Callable[[], None]], None],
-        let_go: Callable[[Worker], None],
-        try_again: Callable[[Worker, Unanswered, Exception], bool],
-    ) -> None:
-        """`connect` is what the client said of itself, `asked` its SUBSCRIBE.
-
-        `let_go` is called when that is answered with Success, and `try_again` when it is refused: whether it goes on.
-        """
-        command = asked.command
-        self._check_liveness = check_liveness
-        self._try_again = try_again
-        self._transport = transport
-        self.consumer_id = command.consumer_id
-        self.request_id = command.request_id
-        self.client_version = client_version_of(connect)
-        self.accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
-        self._first = first
-        self._forget = forget
-        self._let_go = let_go
-        self.asked: Unanswered | None = asked
-        """None when it is let go: it may have megabytes."""
-        self.place = Place(command.topic, command.subscription)
-        self.answered = False
-        """Whether its SUBSCRIBE is. What it asked behind that may be answered before."""
-        self.gone = False
-        """Its connection is: nothing that is sent would arrive."""
-        self.port: WorkerPort | None = None
-
-    @property
-    def peer(self) -> str:
-        """As the port says."""
-        return self._transport.peer
-
-    @property
-    def writable(self) -> bool:
-        """As the port says."""
-        return self._transport.writable and not self.gone
-
-    def subscribed(self) -> None:
-        """As the port says."""
-        self.answered = True
-        self._let_go(self)
-        self._transport.write(commands.success(self.request_id))
-
-    def refuse(self, error: Exception) -> None:
-        """As the port says."""
-        asked = self.asked
-        if asked is not None and self._try_again(self, asked, error):
-            return
-        lead_on = asked.lead_on if asked is not None and isinstance(error, OwnedElsewhere) else None
-        self._forget(self)
-        if lead_on is not None:
-            lead_on()
-        else:
-            self._transport.write(error_frame(code_of(error), str(error), self.request_id))
-
-    def send(self, frame: bytes) -> None:
-        """As the port says."""
-        self._transport.write(frame)
-
-    def push(self) -> None:
-        """As the port says."""
-        self._transport.push()
-
-    def limit(self, seconds: float) -> None:
-        """As the port says."""
-        self._transport.limit(seconds)
-
-    def first(self, step: Step) -> None:
-        """As the port says."""
-        self._first(step)
-
-    def forget(self) -> None:
-        """As the port says."""
-        self._forget(self)
-
-    def check_liveness(self, alive: Callable[[], None]) -> None:
-        """As the port says."""
-        if not self.gone:  # else the port is about to hear that
-            self._check_liveness(alive)
 
 
 class SessionWorkers:
@@ -272,7 +132,7 @@ class SessionWorkers:
             self._counters.workers_refused_total += 1
             self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
             return
-        asked = Unanswered(command, size_bytes, until, lead_on, self._clock)
+        asked = Unanswered(command, size_bytes, until, lead_on, self._clock, self._transport.peer)
         worker = Worker(
             self._transport, self._connect, asked, self._first,
             self._forget, self._check_liveness, self._let_go, self._try_again,
@@ -322,8 +182,7 @@ class SessionWorkers:
 
     def _wait(self, worker: Worker, left: Callable[[], None]) -> Unjoined:
         """Keep what the client grants, now as before; `left` is called if it closes the worker."""
-        early_permits = 0 if worker.port is None else worker.port.early_permits
-        worker.port = waiting = Unjoined(worker.consumer_id, self._transport.write, left, early_permits)
+        worker.port = waiting = Unjoined(worker.consumer_id, self._transport.write, left, worker.early_permits)
         return waiting
 
     def _judged(self, worker: Worker, waiting: Unjoined, asked: Unanswered, refusal: KeylineError | None) -> None:
@@ -339,7 +198,7 @@ class SessionWorkers:
             self._watch.begin()
 
     def _join(self, worker: Worker, asked: Unanswered) -> None:
-        early_permits = 0 if worker.port is None else worker.port.early_permits
+        early_permits = worker.early_permits
         try:
             worker.port = port = self._directory.subscribe(worker, asked.command)
         except KeylineError as error:
@@ -350,9 +209,9 @@ class SessionWorkers:
 
     def _try_again(self, worker: Worker, asked: Unanswered, error: Exception) -> bool:
         """As the module says. Thousands may be refused at once: each waits for a time of its own, and then its turn."""
-        if not self._tries_again or worker.gone or not _passes(error) or self._clock.now() >= asked.until:
+        if not self._tries_again or not _passes(error) or self._clock.now() >= asked.until:
             return False
-        if asked.pause_s == AGAIN_S:
+        if not asked.tried_again:
             log.info(
                 "join is tried again",
                 peer=self._transport.peer,
@@ -362,15 +221,11 @@ class SessionWorkers:
             )
         waiting = self._wait(worker, lambda: self._forget(worker))
 
-        def again(end: float) -> bool:
-            _ = end
-            if worker.port is waiting:
+        def again(port: Unjoined) -> None:
+            if worker.port is port:
                 self._begin(worker, asked)
-            return False
 
-        spread = 1 + SPREAD * (crc32(f"{self._transport.peer} {worker.consumer_id}".encode()) / (1 << 32) - 1)
-        asked.again.set(asked.pause_s * spread, lambda: self._slices.add(again))
-        asked.pause_s = min(2 * asked.pause_s, AGAIN_S_MAX)
+        asked.again.set(asked.next_pause_s(), lambda: self._slices.each((waiting,), again))
         return True
 
     def transaction_ended(self, request: pb.CommandEndTxn) -> None:

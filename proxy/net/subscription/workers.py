@@ -78,7 +78,6 @@ class SubscribedWorker:
         self._lost = False
         self._answered = False
         self.early_permits = 0
-        """As the port says."""
         self._epoch = 0
         services.quota.worker_came()
 
