@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from proxy.net.group.groups import Groups
     from proxy.net.owner.door import Led, ReplicaDoor
     from proxy.net.owner.questions import AnswerQuestion
-    from proxy.net.ports import BrokerDirectory, Clock, Receiver
+    from proxy.net.ports import Brokers, Clock, Receiver
 
 log = structlog.get_logger("keyline.owner")
 
@@ -43,7 +43,7 @@ class OwnerMode(OwnerParts):
         self,
         config: Config,
         loop: asyncio.AbstractEventLoop,
-        brokers: BrokerDirectory,
+        brokers: Brokers,
         clock: Clock,
         limits: Limits,
         tls: ReplicaTls | None,

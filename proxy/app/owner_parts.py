@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proxy.net.group.settings import GroupSettings
     from proxy.net.owner.proof import Secret, Told
     from proxy.net.owner.questions import AnswerQuestion
-    from proxy.net.ports import BrokerDirectory, Clock, Connector
+    from proxy.net.ports import Brokers, Clock, Connector
 
 GAP_OF_PULSE: Final = 0.6
 """A side that is silent for two intervals is given up, and what it said last may be older than one and a third."""
@@ -42,7 +42,7 @@ class OwnerParts:
         connector: Connector,
         secret: Secret,
         number: Numbered,
-        brokers: BrokerDirectory,
+        brokers: Brokers,
         clock: Clock,
         limits: Limits,
         settings: GroupSettings,

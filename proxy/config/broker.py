@@ -57,7 +57,8 @@ class Broker(Group):
     broker_tls_key_file: Path | None = setting(None, "PEM file of its key.", takes="the path of a file")
     upstream_connections_per_broker: int = setting(
         1, "The gateway's own connections to each broker for deliveries, over which its subscriptions are distributed, "
-        "and as many for dead letters and parked keys. One more is for lookups and what replicas say to each other.",
+        "and as many for dead letters and parked keys. One more is for lookups and what replicas say to each other, "
+        "and one for the election of their leaders.",
         unit="connections", ge=1, le=64,
     )  # fmt: skip
     upstream_request_timeout_s: float = setting(

@@ -354,10 +354,10 @@ class BrokerDirectory(Protocol):
 
 
 class Brokers(BrokerDirectory, Protocol):
-    """Three sets of connections to the same brokers, so that what stops one stops no other.
+    """Four sets of connections to the same brokers, so that what stops one stops no other.
 
     `locate` itself leads to the connections for what the gateway always needs answered: lookups, and what replicas say
-    and store. They are always read.
+    and read. They are always read.
     """
 
     @property
@@ -367,3 +367,7 @@ class Brokers(BrokerDirectory, Protocol):
     @property
     def diversions(self) -> BrokerDirectory:
         """For dead letters and parked keys, which make room. A topic's publish rate may stop these connections."""
+
+    @property
+    def elections(self) -> BrokerDirectory:
+        """For producers that leaders write with. A broker ends the connection of one that was fenced and writes."""

@@ -68,10 +68,7 @@ class AnyTopicBrokers:
         """Over the same connection."""
         return self
 
-    @property
-    def diversions(self) -> AnyTopicBrokers:
-        """Over the same connection."""
-        return self
+    diversions = elections = deliveries
 
     def locate(self, topic: str, found: Callable[[FakeBrokerLink | Exception], None]) -> None:
         """As the port says."""

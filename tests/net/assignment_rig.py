@@ -32,7 +32,14 @@ TIMING = GroupTiming()
 
 
 class NoBrokers:
-    """Implements `ports.BrokerDirectory`: finds nothing, and never says so."""
+    """Implements `ports.Brokers`: finds nothing, and never says so."""
+
+    @property
+    def deliveries(self) -> NoBrokers:
+        """As the port says."""
+        return self
+
+    diversions = elections = deliveries
 
     def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
         """As the port says."""

@@ -12,12 +12,19 @@ from tests.net.broker_fakes import ConnectionBench, T, error, frame, message, wr
 
 
 class PlayedBroker:
-    """Implements `ports.BrokerDirectory` with one real connection; the test answers by hand."""
+    """Implements `ports.Brokers` with one real connection; the test answers by hand."""
 
     def __init__(self) -> None:
         self.bench = ConnectionBench().ready()
         self.clock = self.bench.clock
         self.unreachable = False
+
+    @property
+    def deliveries(self) -> PlayedBroker:
+        """Over the same connection."""
+        return self
+
+    diversions = elections = deliveries
 
     def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
         """As the port says."""

@@ -325,6 +325,8 @@ class FakeBrokers:
         """Over the same connection."""
         return self
 
+    elections = deliveries
+
     @property
     def diversions(self) -> DivertedBrokers:
         """Over the same connection."""

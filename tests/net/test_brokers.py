@@ -342,21 +342,21 @@ def test_the_probe_asks_again_and_keeps_the_last_answer() -> None:
     ]
 
 
-def test_what_the_gateway_needs_answered_shares_no_connection_with_deliveries_or_diversions() -> None:
+def test_what_the_gateway_needs_answered_shares_no_connection_with_what_may_stop_or_end_one() -> None:
     """Each is read and written while another is not; one lookup serves all, and all are counted and closed together."""
     bench = Bench()
-    for brokers in (bench.brokers, bench.brokers.deliveries, bench.brokers.diversions):
+    for brokers in (bench.brokers, bench.brokers.deliveries, bench.brokers.diversions, bench.brokers.elections):
         brokers.locate(TOPIC, bench.found.append)
     one = shake_hands(bench.connector.last)
     one.deliver(lookup_answer(bench.lookup(one).request_id, "pulsar://one:6650"))
-    assert bench.addresses == ["pulsar://one:6650"] * 3
+    assert bench.addresses == ["pulsar://one:6650"] * 4
     others = [shake_hands(attempt) for attempt in bench.connector.attempts[1:]]
-    own, delivers, diverts = bench.found
-    assert len({own, delivers, diverts}) == 3
+    own, delivers, diverts, elects = bench.found
+    assert len({own, delivers, diverts, elects}) == 4
     bench.link(1).pause_reading(bench)
-    assert [transport.reading for transport in (one, *others)] == [True, False, True]
+    assert [transport.reading for transport in (one, *others)] == [True, False, True, True]
     statistics = bench.brokers.statistics()
-    assert (statistics.lookups_total, statistics.connections["ready"]) == (1, 3)
+    assert (statistics.lookups_total, statistics.connections["ready"]) == (1, 4)
     bench.brokers.deliveries.locate("another", bench.found.append)
     one.deliver(lookup_answer(bench.lookup(one).request_id, "pulsar://one:6650"))
     assert bench.found[-1] is delivers, "a topic is found while deliveries are not read"
@@ -366,7 +366,7 @@ def test_what_the_gateway_needs_answered_shares_no_connection_with_deliveries_or
     bench.clock.settle()
     assert gone == [True]
     assert not any(bench.brokers.statistics().connections.values())
-    for brokers in (bench.brokers, bench.brokers.deliveries, bench.brokers.diversions):
+    for brokers in (bench.brokers, bench.brokers.deliveries, bench.brokers.diversions, bench.brokers.elections):
         brokers.locate(TOPIC, bench.found.append)
     bench.clock.settle()
-    assert [type(found) for found in bench.found[-3:]] == [UpstreamUnavailable] * 3
+    assert [type(found) for found in bench.found[-4:]] == [UpstreamUnavailable] * 4

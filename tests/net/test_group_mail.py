@@ -61,12 +61,18 @@ def test_permits_are_granted_again(rig: Rig) -> None:
 
 
 def test_an_inbox_comes_back(rig: Rig) -> None:
-    """After a break of the connection, for as long as the mail runs."""
-    rig.started()
+    """After a break of the connection, for as long as the mail runs; under another name each time."""
+    rig.mail.start()
+    first = [one.subscribe for one in rig.broker.sent()]
+    rig.broker.say(*[success(one.request_id) for one in first])
+    rig.broker.sent()
     rig.broker.lose()
     rig.broker.reconnect()
     rig.broker.clock.advance(RETRY_S)
-    assert [one.subscribe.topic for one in rig.broker.sent()] == [OWN, ALL]
+    again = [one.subscribe for one in rig.broker.sent()]
+    assert [one.topic for one in again] == [OWN, ALL]
+    names = [(one.topic, one.subscription) for one in first + again]
+    assert len(set(names)) == len(names), "brokers may send nothing to one in another's place"
     rig.mail.stop()
     rig.broker.lose()
     rig.broker.reconnect()

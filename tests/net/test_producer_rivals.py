@@ -99,7 +99,7 @@ def test_all_replicas_share_one_topic() -> None:
     commands = rig.broker.sent()
     (subscribe,) = [each.subscribe for each in commands if each.type == T.SUBSCRIBE]
     (producer,) = [each.producer for each in commands if each.type == T.PRODUCER]
-    assert (subscribe.topic, subscribe.subscription, subscribe.durable) == (ALL, "a-1", False)
+    assert (subscribe.topic, subscribe.subscription, subscribe.durable) == (ALL, "a-1-1", False)
     assert (producer.topic, producer.producer_access_mode) == (ALL, pb.Shared)
 
 

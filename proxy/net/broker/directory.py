@@ -7,8 +7,10 @@ Retry and backoff belong to the caller, who alone knows how urgent its work is.
 
 Rule: what the gateway itself needs answered shares no connection with what may stop one. Deliveries do: they are not
 read while the gateway holds too much (`subscription.directory`). So do diversions: a broker that holds a topic to its
-publish rate reads nothing from the connection of a producer that is too fast. Each of the three has connections of its
-own, opened with the first that is wanted: a full gateway hears its leader, finds topics, and makes room.
+publish rate reads nothing from the connection of a producer that is too fast. So do elections: a leader that was fenced
+and does not know it loses its connection with the next record that it writes (seen with 4.2.4 and 4.0.7). Each of the
+four has connections of its own, opened with the first that is wanted: a full gateway hears its leader, finds topics,
+and makes room; and one that leads no longer hears who does.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ class Brokers:
         self._pool = BrokerPool(connector, clock, own)
         self.deliveries = _Over(BrokerPool(connector, clock, settings), self._locate)
         self.diversions = _Over(BrokerPool(connector, clock, settings), self._locate)
-        self._pools = (self._pool, self.deliveries.pool, self.diversions.pool)
+        self.elections = _Over(BrokerPool(connector, clock, own), self._locate)
+        self._pools = (self._pool, self.deliveries.pool, self.diversions.pool, self.elections.pool)
         self._service_urls = settings.service_urls
         self._waiting: dict[str, list[tuple[BrokerPool, Found]]] = {}
         self._named = named

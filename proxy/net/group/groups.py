@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.groups.streams import GroupId
     from proxy.net.group.settings import GroupSettings
     from proxy.net.group.views import GroupStatistics, GroupSummary
-    from proxy.net.ports import BrokerDirectory, Clock
+    from proxy.net.ports import Brokers, Clock
 
 
 class Groups:
@@ -37,7 +37,7 @@ class Groups:
     def __init__(
         self,
         replica: str,
-        brokers: BrokerDirectory,
+        brokers: Brokers,
         clock: Clock,
         settings: GroupSettings,
         post: GroupPost | None = None,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from proxy.groups.memory import GroupMemory
     from proxy.groups.streams import GroupId
     from proxy.net.group.ports import GroupTopicListener
-    from proxy.net.ports import BrokerDirectory, Clock
+    from proxy.net.ports import Brokers, Clock
 
 log = structlog.get_logger("keyline.groups")
 
@@ -64,7 +64,7 @@ class PulsarGroupTopic:
     def __init__(
         self,
         topic: str,
-        brokers: BrokerDirectory,
+        brokers: Brokers,
         clock: Clock,
         listener: GroupTopicListener,
         group: GroupId | None = None,
@@ -205,7 +205,7 @@ class PulsarGroupTopic:
     # ---- within
 
     def _producer(self, mode: pb.ProducerAccessMode) -> GatewayProducer:
-        return GatewayProducer(self._topic, mode, self._brokers, self._clock, self).open()
+        return GatewayProducer(self._topic, mode, self._brokers.elections, self._clock, self).open()
 
     def _wait(self) -> None:
         self._waiting = self._producer(pb.ProducerAccessMode.WaitForExclusive)

@@ -1,6 +1,12 @@
 """Receives messages of other replicas on one topic that stores nothing.
 
 An absent replica misses messages, and no message arrives late: the protocol repeats everything that matters.
+
+Rule: every consumer has a subscription of its own. A broker lets a second consumer of an exclusive one wait while it
+looks whether the first one's connection lives. If that dies meanwhile, a non-persistent topic removes the subscription
+with its last consumer. Then it confirms the second one, to which nothing is ever sent, and no word says so: that would
+be every replica that comes back after a broken network. Seen with 4.2.4 and 4.0.7
+(`tests/integration/test_group_mail.py`).
 """
 
 from __future__ import annotations
@@ -31,10 +37,10 @@ class MailInbox:
     def __init__(
         self, topic: str, replica: str, brokers: BrokerDirectory, clock: Clock, hear: Callable[[bytes], None]
     ) -> None:
-        """`replica` names our subscription; `hear` is called with each message that arrives, after `open`."""
-        self._subscribe = pb.CommandSubscribe(
-            topic=topic, subscription=replica, subType=pb.CommandSubscribe.Exclusive, durable=False
-        )
+        """`replica` begins our subscriptions' names; `hear` is called with each message that arrives, after `open`."""
+        self._topic = topic
+        self._replica = replica
+        self._consumers_made = 0
         self._brokers = brokers
         self._hear = hear
         self._consumer: GatewayConsumer | None = None
@@ -43,7 +49,12 @@ class MailInbox:
 
     def open(self) -> None:
         """Begin to hear."""
-        self._consumer = GatewayConsumer(self._subscribe, self._brokers, self).open()
+        self._consumers_made += 1
+        name = f"{self._replica}-{self._consumers_made}"
+        subscribe = pb.CommandSubscribe(
+            topic=self._topic, subscription=name, subType=pb.CommandSubscribe.Exclusive, durable=False
+        )
+        self._consumer = GatewayConsumer(subscribe, self._brokers, self).open()
 
     def close(self) -> None:
         """Hear nothing more."""
@@ -65,7 +76,7 @@ class MailInbox:
         """As it says."""
         del consumer
         if not self._failing:  # every retry fails alike
-            log.warning("replica inbox lost", topic=self._subscribe.topic, reason=reason)
+            log.warning("replica inbox lost", topic=self._topic, reason=reason)
         self._failing = True
         self._consumer = None
         self._retry.set(RETRY_S, self.open)

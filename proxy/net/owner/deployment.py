@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from proxy.groups.memory import GroupMemory
     from proxy.groups.messages import OfReach
     from proxy.net.group.settings import GroupSettings
-    from proxy.net.ports import BrokerDirectory, Clock
+    from proxy.net.ports import Brokers, Clock
     from proxy.net.subscription.directory import Subscriptions
 
 WEIGHT = 1
@@ -41,9 +41,7 @@ log = structlog.get_logger("keyline.owner")
 class Deployment:
     """Owner of the group of all replicas, as far as it is here."""
 
-    def __init__(
-        self, replica: str, address: str, brokers: BrokerDirectory, clock: Clock, settings: GroupSettings
-    ) -> None:
+    def __init__(self, replica: str, address: str, brokers: Brokers, clock: Clock, settings: GroupSettings) -> None:
         """`replica` names this process, and no process before it; `address` is where other replicas find it."""
         self.replica = replica
         timing = settings.timing()
