@@ -45,6 +45,13 @@ def cuttable_broker(
 
 
 @contextmanager
+def forgotten(way: FaultProxy) -> Iterator[None]:
+    """What was connected to the broker carries nothing any more, and neither end is told; a replica may come again."""
+    assert way.forget(0) > 0
+    yield
+
+
+@contextmanager
 def cut(way: FaultProxy, *directions: Direction) -> Iterator[None]:
     """Nothing moves between a replica and the broker in this block, in these directions; by default in both."""
     way.stall(*directions)

@@ -62,6 +62,16 @@ def test_a_broker_side_that_stalls_one_way(direction: Direction, line: Line) -> 
 
 
 @every_version
+def test_a_broker_side_that_is_forgotten(line: Line) -> None:
+    """As by a firewall that lost its entries: the gateway comes back beside the consumer that the broker has of it."""
+    with line.load() as run:
+        reach(run, 0.3)
+        assert line.broker_side.forget(0) > 0
+        until(line.gateway.log)
+        line.check(run.finish(), set())
+
+
+@every_version
 def test_the_broker_side_is_cut_again_and_again(line: Line) -> None:
     """Each cut brings all that is unacknowledged once more to the gateway, which knows it and sends it to nobody."""
     with line.load() as run:

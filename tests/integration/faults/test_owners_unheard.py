@@ -1,7 +1,8 @@
 """A replica in owner mode does not hear the broker, which hears it: half of a network is lost.
 
 It says that it is there, and asks for what it is to have, for as long as its connections stand. The broker itself
-answers none of that here: its keep-alive is set to longer than any test.
+answers none of that here: its keep-alive is set to longer than any test. At last its connections are lost, as at a
+firewall, and it comes back beside what the broker has of it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from proxy.cli.admin_client import AdminClient
 from tests.integration.busy_replicas import patiently, settle
-from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker
+from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker, forgotten
 from tests.integration.faults.line import last
 from tests.integration.faults.owner_waits import SILENCE_ALLOWED, WAIT_BESIDE_S_MAX, WatchedLoad, frozen, told
 from tests.integration.owner_rig import REPLICAS, WORKERS, Owned
@@ -78,6 +79,7 @@ def test_no_key_waits_for_a_replica_that_does_not_hear_the_broker(
         for fault, what in (
             (cut(way, Direction.TO_CLIENT), "the owner"),
             (unheard_after(FROZEN_S, victim, way), "one that comes back"),
+            (forgotten(way), "one whose connections are forgotten"),
         ):
             patiently(lambda: owned.owner() is victim, "the subscription to be where it is ordered to")
             load.suffer(told(owned, fault), UNHEARD_S, what)

@@ -1,5 +1,7 @@
 """A replica that shares a subscription by streams stands still, as under SIGSTOP, or is cut off from the broker.
 
+Or its connections are lost, as at a firewall, and it comes back beside what the broker has of it.
+
 First one that does not lead the group, and then the one that does.
 
 The broker's keep-alive is set to longer than any test: so what a replica that hangs consumed comes free because others
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -25,7 +27,7 @@ from integration.replicas import Replicas
 from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import administer, stream_holders
-from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker
+from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker, forgotten
 from tests.integration.faults.owner_waits import SILENCE_ALLOWED, WAIT_BESIDE_S_MAX, WatchedLoad, frozen, told
 from tests.integration.owner_rig import REPLICAS, WORKERS, Owned
 
@@ -33,7 +35,7 @@ NAMES: Final = tuple(f"replica-{number}" for number in range(REPLICAS))
 RATE_PER_S: Final = 250.0
 HANGS_S: Final = 25.0
 """Longer than any key may wait."""
-DEPLOYMENTS: Final = 3
+DEPLOYMENTS: Final = 4
 """One for each test."""
 DROPPED_LATE_S: Final = 40.0
 """When a replica's streams go to others, so that it can be seen what was before."""
@@ -56,9 +58,9 @@ class Shared(Owned):
         super().__init__(replicas.gateways, run, replicas.start)
         self._ways = ways
 
-    def cut_off(self, gateway: KeylineGateway) -> AbstractContextManager[None]:
-        """It does not reach the broker in this block."""
-        return cut(self._ways[self.gateways.index(gateway)])
+    def way(self, gateway: KeylineGateway) -> FaultProxy:
+        """How it reaches the broker."""
+        return self._ways[self.gateways.index(gateway)]
 
 
 @contextmanager
@@ -96,9 +98,17 @@ def of_role(place: Owned, *, leads: bool) -> KeylineGateway:
     return found[0]
 
 
-@pytest.mark.parametrize("cut_off", [False, True], ids=["hangs", "cut-off"])
+Fault: TypeAlias = Callable[[Shared, KeylineGateway], AbstractContextManager[None]]
+FAULTS: Final[dict[str, Fault]] = {
+    "hangs": lambda _, gateway: frozen(gateway),
+    "cut-off": lambda place, gateway: cut(place.way(gateway)),
+    "forgotten": lambda place, gateway: forgotten(place.way(gateway)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_no_key_waits_for_a_replica_that_hangs_or_is_cut_off(
-    *, cut_off: bool, cuttable: Cuttable, new_topic: Callable[[str], str], tmp_path: Path
+    fault: str, cuttable: Cuttable, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Its keys go on at others, in order, and when it goes on it delivers nothing of them. One after the other.
 
@@ -110,7 +120,7 @@ def test_no_key_waits_for_a_replica_that_hangs_or_is_cut_off(
         for role, leads in (("another", False), ("the leader", True)):
             eventually(lambda: stream_holders(cuttable.broker, topic) == set(NAMES), "streams at every replica")
             victim = of_role(place, leads=leads)
-            load.suffer(told(place, place.cut_off(victim) if cut_off else frozen(victim)), HANGS_S, role)
+            load.suffer(told(place, FAULTS[fault](place, victim)), HANGS_S, role)
         print(load.end(Cause.GATEWAY_PAUSED, wait_s_max=WAIT_BESIDE_S_MAX))
 
 
