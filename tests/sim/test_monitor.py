@@ -15,7 +15,8 @@ from tests.sim.checkers import Model
 from tests.sim.gateway import WakeUps
 from tests.sim.run import run_seed
 
-SEEDS = range(28, 80)
+SEEDS = range(89, 120)
+"""Of them some ring for either fault; in most, another checker finds that of holders first."""
 pytestmark = interpreted_only
 
 
