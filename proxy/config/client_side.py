@@ -79,8 +79,7 @@ class ClientSide(Group):
         "seconds", gt=0, le=600,
     )  # fmt: skip
     keep_alive_s: float = _limit(
-        "keep_alive_s", "Silence after which a peer is pinged; after twice this time it counts as disconnected. "
-        "At most 4 s on the gateway's own connections to brokers, over which it consumes and elects leaders.",
+        "keep_alive_s", "Silence after which a peer is pinged; after twice this time it counts as disconnected.",
         "seconds", ge=1, le=3600,
     )  # fmt: skip
     turns_per_s_max: int = _limit(

@@ -284,7 +284,14 @@ def test_a_connection_that_may_have_died_while_there_was_no_lease_is_asked() -> 
     rig = AssignmentRig(permits=10)
     rig.lease(0)
     rig.clock.advance(TIMING.lease_s)
-    assert rig.link.doubts == 0
+    before = rig.link.doubts
+    rig.lease(0)
+    assert rig.link.doubts == before + 1
+
+
+def test_a_stream_that_is_opened_asks_whether_its_connection_carries_anything() -> None:
+    """Or a replica that was cut off waits there for an answer until the keep-alive ends, and the stream's keys too."""
+    rig = AssignmentRig(permits=10)
     rig.lease(0)
     assert rig.link.doubts == 1
 

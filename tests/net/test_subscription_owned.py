@@ -75,6 +75,7 @@ def test_the_owners_consumer_has_all_slots_for_itself() -> None:
     meta = subscribe.subscribe.keySharedMeta
     assert meta.keySharedMode == pb.STICKY
     assert [(span.start, span.end) for span in meta.hashRanges] == [(0, 65_535)]
+    assert rig.link.doubts == 1, "or a replica that was cut off waits there for an answer until the keep-alive ends"
 
 
 def test_a_connection_that_may_have_died_while_there_was_no_lease_is_asked() -> None:
@@ -84,8 +85,9 @@ def test_a_connection_that_may_have_died_while_there_was_no_lease_is_asked() -> 
     rig.lease()
     before = rig.link.doubts
     rig.owned.hold()
-    rig.lease()
     assert rig.link.doubts == before + 1
+    rig.lease()
+    assert rig.link.doubts == before + 2
 
 
 def test_a_subscription_of_streams_asks_no_owner_and_consumes_nothing_whole() -> None:

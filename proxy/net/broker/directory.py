@@ -39,8 +39,10 @@ log = structlog.get_logger("keyline.brokers")
 
 _STOPPING = "the gateway is stopping"
 OWN_KEEP_ALIVE_S: Final = 4.0
-"""At most, on the gateway's own connections. One on which nothing comes any more is replaced after twice this time:
-leases are renewed there, and last 5 s; and keys wait while a firewall has forgotten the one that they come by."""
+"""At most, on the connections for what the gateway needs answered: leases are renewed there, and last 5 s. One on which
+nothing comes any more is replaced after twice this time. Not those for deliveries: a gateway that comes back before its
+broker has given its former consumer up shares the keys with it, and order is lost. Nor those for diversions: a broker
+that holds a topic to its rate says nothing for long."""
 CHECK_S: Final = 2.0
 """Pause between an answer of `BrokerProbe` and its next question."""
 
@@ -72,8 +74,8 @@ class Brokers:
         """Open nothing yet. `named` hears the service URL of every broker that a lookup led to."""
         self._clock = clock
         self._settings = settings
-        settings = replace(settings, keep_alive_s=min(settings.keep_alive_s, OWN_KEEP_ALIVE_S))
-        own = replace(settings, connections_per_broker=1)
+        keep_alive_s = min(settings.keep_alive_s, OWN_KEEP_ALIVE_S)
+        own = replace(settings, connections_per_broker=1, keep_alive_s=keep_alive_s)
         self._pool = BrokerPool(connector, clock, own)
         self.deliveries = _Over(BrokerPool(connector, clock, settings), self._locate)
         self.diversions = _Over(BrokerPool(connector, clock, settings), self._locate)

@@ -103,8 +103,7 @@ class OwnedSubscription:
         self._leases.until = until
         self._is_leased = True
         if self._stands:
-            for consumer in self._subscription.consumers:
-                consumer.upstream.doubt()
+            self._doubt()
             self._open()
 
     def renew(self, until: float, now: float) -> None:
@@ -120,8 +119,12 @@ class OwnedSubscription:
             self._subscription.schedule_flush()
 
     def hold(self) -> None:
-        """Deliver nothing; workers keep what they have."""
+        """Deliver nothing; workers keep what they have.
+
+        What keeps leases from coming may have ended its connection, too.
+        """
         self._is_leased = False
+        self._doubt()
         self._close()
 
     def give_up(self, done: Callable[[], None]) -> None:
@@ -149,6 +152,10 @@ class OwnedSubscription:
             lost = UpstreamUnavailable("the consumer beside direct workers was lost; try again")
             self._subscription.disconnect_workers(lost)
             self._subscription.end()
+
+    def _doubt(self) -> None:
+        for consumer in self._subscription.consumers:
+            consumer.upstream.doubt()
 
     def _open(self) -> None:
         streams_here.open_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())

@@ -15,6 +15,11 @@ streams for instance, may have been given what is here, and more.
 
 The consumer of a stream is no worker's business even at first: the replica that had the stream before may be about to
 go.
+
+Where a broker lets in one consumer of the slots at a time, it is asked whether its connection still carries anything: a
+replica that was cut off, and learns by a new connection what it is to have, would wait for an answer by the former
+until its keep-alive ends, and keys with it. One that shares all slots is not: it would come back beside its own former
+consumer, which the broker has not given up, and order would be lost.
 """
 
 from __future__ import annotations
@@ -142,10 +147,14 @@ class SubscriptionUpstream:
         return self._held_back and self.state is UpstreamState.BACKING_OFF
 
     def hold_back(self) -> None:
-        """If it is lost, or not subscribed yet, wait for `go_on`: another replica may own it."""
+        """If it is lost, or not subscribed yet, wait for `go_on`: another replica may own it.
+
+        What keeps leases from coming may have ended its connection, too.
+        """
         self._held_back = True
         if self.parked:
             self._timer.cancel()
+        self.doubt()
 
     def go_on(self) -> None:
         """Come back by itself as ever, at once if it is gone."""
@@ -213,6 +222,8 @@ class SubscriptionUpstream:
             return encode_command(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe))
 
         result.request(build, lambda reply: self._subscribed(attempt, result, reply))
+        if self._sticky:
+            result.doubt()
 
     def _subscribed(self, attempt: int, link: BrokerLink, reply: pb.BaseCommand | Exception) -> None:
         if attempt != self._attempt or self.state is not UpstreamState.SUBSCRIBING:

@@ -63,7 +63,7 @@ def test_a_broker_side_that_stalls_one_way(direction: Direction, line: Line) -> 
 
 @every_version
 def test_a_broker_side_that_is_forgotten(line: Line) -> None:
-    """As by a firewall that lost its entries: the gateway comes back beside the consumer that the broker has of it."""
+    """As by a firewall: neither end is told, both give it up in time, and no worker gets anything twice."""
     with line.load() as run:
         reach(run, 0.3)
         assert line.broker_side.forget(0) > 0
