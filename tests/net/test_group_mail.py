@@ -28,11 +28,16 @@ class Rig:
     def started(self) -> dict[str, int]:
         """Both inboxes stand; consumer ids by topic."""
         self.mail.start()
-        subscribes = [command.subscribe for command in self.broker.sent()]
-        self.broker.say(*[success(one.request_id) for one in subscribes])
+        subscribes = self.let_in()
         flows = self.broker.sent()
         assert [(one.type, one.flow.messagePermits) for one in flows] == [(T.FLOW, PERMITS)] * 2
         return {one.topic: one.consumer_id for one in subscribes}
+
+    def let_in(self) -> list[pb.CommandSubscribe]:
+        """The broker confirms what asks for a subscription; returns the requests."""
+        subscribes = [command.subscribe for command in self.broker.sent()]
+        self.broker.say(*[success(one.request_id) for one in subscribes])
+        return subscribes
 
 
 @pytest.fixture
@@ -63,9 +68,7 @@ def test_permits_are_granted_again(rig: Rig) -> None:
 def test_an_inbox_comes_back(rig: Rig) -> None:
     """After a break of the connection, for as long as the mail runs; under another name each time."""
     rig.mail.start()
-    first = [one.subscribe for one in rig.broker.sent()]
-    rig.broker.say(*[success(one.request_id) for one in first])
-    rig.broker.sent()
+    first = rig.let_in()
     rig.broker.lose()
     rig.broker.reconnect()
     rig.broker.clock.advance(RETRY_S)

@@ -1,12 +1,6 @@
 """Receives messages of other replicas on one topic that stores nothing.
 
 An absent replica misses messages, and no message arrives late: the protocol repeats everything that matters.
-
-Rule: every consumer has a subscription of its own. A broker lets a second consumer of an exclusive one wait while it
-looks whether the first one's connection lives. If that dies meanwhile, a non-persistent topic removes the subscription
-with its last consumer. Then it confirms the second one, to which nothing is ever sent, and no word says so: that would
-be every replica that comes back after a broken network. Seen with 4.2.4 and 4.0.7
-(`tests/integration/test_group_mail.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +11,7 @@ import structlog
 
 from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import GatewayConsumer
-from proxy.wire import pulsar_pb2 as pb
+from proxy.net.broker.readers import Readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +32,7 @@ class MailInbox:
         self, topic: str, replica: str, brokers: BrokerDirectory, clock: Clock, hear: Callable[[bytes], None]
     ) -> None:
         """`replica` begins our subscriptions' names; `hear` is called with each message that arrives, after `open`."""
-        self._topic = topic
-        self._replica = replica
-        self._consumers_made = 0
+        self._readers = Readers(topic, replica)
         self._brokers = brokers
         self._hear = hear
         self._consumer: GatewayConsumer | None = None
@@ -49,12 +41,7 @@ class MailInbox:
 
     def open(self) -> None:
         """Begin to hear."""
-        self._consumers_made += 1
-        name = f"{self._replica}-{self._consumers_made}"
-        subscribe = pb.CommandSubscribe(
-            topic=self._topic, subscription=name, subType=pb.CommandSubscribe.Exclusive, durable=False
-        )
-        self._consumer = GatewayConsumer(subscribe, self._brokers, self).open()
+        self._consumer = GatewayConsumer(self._readers.request(), self._brokers, self).open()
 
     def close(self) -> None:
         """Hear nothing more."""
@@ -76,7 +63,7 @@ class MailInbox:
         """As it says."""
         del consumer
         if not self._failing:  # every retry fails alike
-            log.warning("replica inbox lost", topic=self._topic, reason=reason)
+            log.warning("replica inbox lost", topic=self._readers.topic, reason=reason)
         self._failing = True
         self._consumer = None
         self._retry.set(RETRY_S, self.open)

@@ -3,9 +3,8 @@
 Every replica has a reader of its own, so that the leader need not know the readers. It begins at the last
 record, which says everything; what was before it is not read again, however long the topic has become.
 
-Each consumer has a name of its own: one with the name of another that is just closing may be told nothing at all (seen
-on 4.2.4, "Cursor is closing"). And all that a leader tells its sessions is in the topic before: so a session that has
-been told more than the reader has read knows that the reader is behind; if it stays so, the reader begins anew.
+All that a leader tells its sessions is in the topic before: so a session that has been told more than the reader has
+read knows that the reader is behind; if it stays so, the reader begins anew.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from proxy.groups.encoding import UnreadableError, decode_record
 from proxy.groups.messages import Version
 from proxy.net.alarm import Alarm
 from proxy.net.broker.consumer import GatewayConsumer
+from proxy.net.broker.readers import Readers
 from proxy.net.message_ids import UINT64_MAX
-from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +46,7 @@ class OwnerTail:
     ) -> None:
         """`learn` is called with each record, after `open`; `replica` names our subscriptions."""
         self._topic = topic
-        self._name = f"keyline-tail-{replica}"
-        self._consumers_made = 0
+        self._readers = Readers(topic, f"keyline-tail-{replica}")
         self._brokers = brokers
         self._learn = learn
         self._consumer: GatewayConsumer | None = None
@@ -121,11 +119,7 @@ class OwnerTail:
 
     def _subscribe(self) -> None:
         begin = self._from
-        self._consumers_made += 1
-        name = f"{self._name}-{self._consumers_made}"
-        subscribe = pb.CommandSubscribe(
-            topic=self._topic, subscription=name, subType=pb.CommandSubscribe.Exclusive, durable=False
-        )
+        subscribe = self._readers.request()
         if begin is not None:
             ledger, entry = begin
             subscribe.start_message_id.ledgerId, subscribe.start_message_id.entryId = (
