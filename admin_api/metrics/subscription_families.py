@@ -269,7 +269,8 @@ SUBSCRIPTION: Final = (
     counter(
         "keyline_subscription_takeovers_at_risk_total",
         "takeovers_at_risk",
-        "1 if it went on although such transactions were, or may have been, open: an abort may break order.",
+        "Times that it went on although such transactions were, or may have been, open, so that an abort may break "
+        "order, or beside another consumer at the broker, perhaps its former one.",
     ),
     counter(
         "keyline_subscription_delayed_retries_total",

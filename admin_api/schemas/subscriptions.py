@@ -178,7 +178,8 @@ class Subscription(BaseModel):
     quarantines: int = Field(description="Times that a worker was quarantined for losing its ack lease too often.")
     parked_copies_refused: int = Field(description="Messages in the parking topic that another client published there.")
     takeovers_at_risk: int = Field(
-        description="1 if the gateway went on although transactions were, or may have been, open when it took over."
+        description="Times that the gateway went on although transactions were, or may have been, open when it took "
+        "over, or beside another consumer at the broker, perhaps its former one."
     )
     takeover_transactions: int = Field(description="Transactions whose end it waits for since it took over.")
     opaque_batches: int

@@ -106,6 +106,13 @@ class FaultProxy(Lifetime):
         """
         return self._call(lambda: self._forget(carried_bytes))
 
+    def tell_clients_only(self) -> int:
+        """End every connection at its client's end; the server goes on as if it stood. Returns how many there were.
+
+        As a firewall that answers for a connection it has lost. What was on its way is lost.
+        """
+        return self._call(self._tell_clients_only)
+
     def refuse(self) -> None:
         """Listen no more: the kernel refuses new connections; those that stand go on."""
         self._run(self._stop_accepting())
@@ -159,6 +166,12 @@ class FaultProxy(Lifetime):
             for pipe in connection.pipes.values():
                 pipe.forget()
         return len(chosen)
+
+    def _tell_clients_only(self) -> int:
+        for connection in self._connections.values():
+            if connection is not None:
+                connection.pipes[Direction.TO_CLIENT].half_close()
+        return self._forget(0)
 
     async def _cut(self) -> int:
         tasks = list(self._connections)

@@ -60,9 +60,9 @@ class Replicas(Group):
     )
     migrating_subscriptions: SubscriptionPatterns = setting(
         (),
-        "With owner: subscriptions that workers at the brokers themselves share for now; topic and subscription may "
+        "Subscriptions that workers at the brokers themselves share for now; topic and subscription may "
         "have wildcards. Their owner consumes them beside others, so that brokers do not keep a second owner out. The "
-        "same on all replicas.",
+        "same on all replicas. A gateway alone does not wait for its former consumer of them after a lost connection.",
         takes="texts of topic and subscription, separated by commas: `orders* billing`",
     )
     streamed_subscriptions: SubscriptionPatterns = setting(

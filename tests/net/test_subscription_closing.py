@@ -52,6 +52,8 @@ def test_acks_of_an_outage_reach_the_broker_though_every_worker_left() -> None:
     link = back(rig)
     assert [command.type for command in link.log if command.type != T.GET_LAST_MESSAGE_ID] == [
         T.SUBSCRIBE,
+        T.CLOSE_CONSUMER,  # of the one that asked whether it is alone
+        T.SUBSCRIBE,
         T.ACK,
         T.CLOSE_CONSUMER,
     ]

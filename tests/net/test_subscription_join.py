@@ -235,6 +235,8 @@ def test_a_new_schema_waits_for_the_broker_while_we_are_reconnecting() -> None:
     rig.brokers.new_link().held.add(T.SUBSCRIBE)
     rig.clock.advance(0)
     rig.brokers.found()
+    rig.link.answer(T.SUBSCRIBE)  # whether it is alone
+    rig.brokers.found()
     rig.link.answer(T.SUBSCRIBE)
     rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "Exclusive consumer is already connected")
     assert worker.answers() == [T.SUCCESS]

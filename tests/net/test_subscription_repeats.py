@@ -47,6 +47,7 @@ def test_acks_given_while_we_are_away_are_sent_when_we_are_back() -> None:
     old.lose()
     rig.clock.advance(0)
     worker.ack(0)
+    rig.brokers.held = False
     rig.brokers.found()
     rig.clock.settle()
     assert new.acked() == [(LEDGER, 0)]

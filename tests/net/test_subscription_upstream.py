@@ -14,12 +14,17 @@ from tests.net.subscription_rig_broker import FakeBrokerLink, T, batch, single
 
 
 def reconnected(rig: SubscriptionRig) -> FakeBrokerLink:
-    """The connection is lost, and a new one stands."""
+    """The connection is lost, and a new one stands; the broker was asked whether another consumer is there."""
     old, new = rig.link, rig.brokers.new_link()
     old.lose()
     rig.clock.advance(0)
-    assert len(new.sent(T.SUBSCRIBE)) == 1
+    assert modes(new) == [pb.STICKY, pb.AUTO_SPLIT]
     return new
+
+
+def modes(link: FakeBrokerLink) -> list[int]:
+    """How the gateway's consumers wanted the slots: for themselves, or shared."""
+    return [command.subscribe.keySharedMeta.keySharedMode for command in link.sent(T.SUBSCRIBE)]
 
 
 def holding(count: int) -> tuple[SubscriptionRig, Worker]:
@@ -39,7 +44,7 @@ def test_a_lost_connection_is_made_up_for_at_once() -> None:
     rig, _ = holding(0)
     rig.clock.advance(STEADY_S)
     new = reconnected(rig)
-    assert new.doubts == 0, "one that comes back too soon shares the keys with its own former consumer"
+    assert new.doubts == 0, "one that comes back too soon waits for its own former consumer"
     assert rig.statistics().subscriptions[0].upstream_state == "ready"
     assert rig.statistics().subscriptions[0].upstream_connects == 2
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Action = Callable[["random.Random"], None]
 RESTART_S = 1.0
+CUT_ALONE_CHANCE = 0.5
+"""That only the gateway learns of it, if its end was drawn."""
 DRAIN_S = 3.0
 
 
@@ -153,7 +155,10 @@ class Actions:
             return
         end = dice.choice(ends)
         if not silent:
-            end.cut()
+            if side == "broker" and end.process.name == "gateway" and dice.random() < CUT_ALONE_CHANCE:
+                end.cut_alone()
+            else:
+                end.cut()
             return
         end.go_deaf()
         if dice.random() < 0.5 and end.other is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.cluster import Consumer
+from tests.sim.connection import End
 from tests.sim.transactions import answer_ack, answer_add, answer_end
 
 if TYPE_CHECKING:
@@ -51,6 +52,15 @@ class BrokerSession:
         """By the producer's id."""
         self._readers: dict[int, Reader] = {}
         """Consumers of the gateway's own topics."""
+
+    @property
+    def client(self) -> Process | None:
+        """Whose connection it is."""
+        if self._transport is None:
+            return None
+        assert isinstance(self._transport, End)
+        assert self._transport.other is not None
+        return self._transport.other.process
 
     # ---- ports.Receiver
 
@@ -155,10 +165,15 @@ class BrokerSession:
         if body.topic in self.cluster.own_topics:
             return self._read(self.cluster.own_topics[body.topic], body)
         if self._consumer(body.consumer_id) is None:
+            joining = Consumer(self.cluster, self, body.consumer_id)
+            joining.shares = body.keySharedMeta.keySharedMode != pb.STICKY
+            if not all(joining.shares and other.shares for other in self.cluster.consumers):
+                return commands.error(body.request_id, pb.ConsumerBusy, "Subscription is of different type")
             for other in self.cluster.consumers:
-                for entry in other.pending.values():
-                    self.cluster.storage.astray.update(entry.numbers)
-            self.cluster.let_in(Consumer(self.cluster, self, body.consumer_id))
+                if other.session.client is not self.client:
+                    for entry in other.pending.values():
+                        self.cluster.storage.astray.update(entry.numbers)
+            self.cluster.let_in(joining)
         return commands.success(body.request_id)
 
     def _read(self, topic: OwnTopic, body: Any) -> bytes:

@@ -153,7 +153,7 @@ class Cluster:
         """Send what may go: every consumer its keys, in order, none that another consumer still holds."""
         blocked: set[str] = set()
         holders = {entry.outer_key: consumer for consumer in self.consumers for entry in consumer.pending.values()}
-        if len(self.consumers) > 1:
+        if self._of_several_lives():
             self.storage.astray.update(n for entry in self.storage.open_entries() for n in entry.numbers)
         if not self._any_ready():
             return
@@ -169,6 +169,10 @@ class Cluster:
             holders[entry.outer_key] = consumer
             if not self._any_ready():
                 return
+
+    def _of_several_lives(self) -> bool:
+        """Whether a gateway consumes beside one that was killed, of which the broker has not heard."""
+        return len({consumer.session.client for consumer in self.consumers}) > 1
 
     def _any_ready(self) -> bool:
         return any(consumer.ready for consumer in self.consumers)

@@ -2,8 +2,9 @@
 
 A connection has two ends. What an end writes in one turn leaves together at its end, pushed or not, and arrives in
 order after a delay, in pieces cut at random places. An end that does not read leaves bytes standing; beyond the
-high-water mark the writer is told. A connection may be cut (both ends learn of it, each in its own time, and what is
-under way is lost) or go silent (nothing arrives any more in one direction or both, and neither end is told).
+high-water mark the writer is told. A connection may be cut (both ends learn of it, each in its own time, or only one
+does; what is under way is lost) or go silent (nothing arrives any more in one direction or both, and neither end is
+told).
 """
 
 from __future__ import annotations
@@ -273,6 +274,14 @@ class End:
         for end in (self, self.other):
             if end is not None and not end.over:
                 self.network.later(end.process, self.network.now_s + self.network.delay(), _ending(end))
+                end.deaf = True
+
+    def cut_alone(self) -> None:
+        """Only this end learns of it, as from a firewall that answers for the other; what is under way is lost."""
+        if not self.over:
+            self.network.later(self.process, self.network.now_s + self.network.delay(), _ending(self))
+        for end in (self, self.other):
+            if end is not None:
                 end.deaf = True
 
     def go_deaf(self) -> None:

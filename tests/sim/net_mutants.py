@@ -128,6 +128,20 @@ MUTANTS: Final = (
         "",
     ),
     Mutant(
+        "a consumer comes back beside its former one",
+        "proxy/net/subscription/upstream.py",
+        "        if self.former.ask():\n",
+        "        if False:\n",
+        tests="tests/sim/test_former.py",
+    ),
+    Mutant(
+        "a subscription's next life does not know of the former consumer",
+        "proxy/net/subscription/upstream.py",
+        "        close_at(link, self.consumer_id, done, self.former.connection_lost)\n",
+        "        close_at(link, self.consumer_id, done)\n",
+        tests="tests/net/test_subscription_former.py",
+    ),
+    Mutant(
         "the rest of an outbox is forgotten when the socket is full",
         "proxy/net/subscription/subscription.py",
         "        self._dispatcher.touched.append(worker)\n",

@@ -235,8 +235,15 @@ def _payload(tail: bytes) -> bytes:
         return b""
 
 
-def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None = None) -> None:
+def close_at(
+    link: BrokerLink,
+    consumer_id: int,
+    done: Callable[[], None] | None = None,
+    lost: Callable[[], None] | None = None,
+) -> None:
     """Close a consumer at the broker and route nothing to it; `done` when that is answered, or can never be.
+
+    `lost` is called before that if no answer comes: the broker may keep the consumer.
 
     Where nothing is read now, `done` is called before the answer, which may come too late for a hand-over: the broker
     carries out what it is sent in order, acks before the close, and lets no next owner in before that.
@@ -244,8 +251,9 @@ def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None
     link.drop_consumer(consumer_id)
     waits = link.reading
 
-    def answered(_reply: pb.BaseCommand | Exception) -> None:
-        # Whether the broker confirms a close makes no difference to us.
+    def answered(reply: pb.BaseCommand | Exception) -> None:
+        if lost is not None and isinstance(reply, UpstreamUnavailable):
+            lost()
         if done is not None and waits:
             done()
 

@@ -17,6 +17,7 @@ from proxy.core.quarantine import Quarantine
 from proxy.errors import ClientError
 from proxy.net.events import Events
 from proxy.net.slices import Slices
+from proxy.net.subscription.former import Formers
 from proxy.net.subscription.order_book import OrderBook
 from proxy.net.subscription.transactions import TransactionRegistry
 from proxy.wire import pulsar_pb2 as pb
@@ -53,6 +54,7 @@ class Services:
         self.transactions = TransactionRegistry()
         self.takeovers: TakeoverAsks | None = None
         """Asks brokers how many transactions are open; None where they cannot be asked."""
+        self.formers = Formers(clock)
         self.quarantine = Quarantine()
         self.earlier_attempts = EarlierAttempts()
         self.contract_sample = sample_of(settings.contract_monitor_one_in, contract_salt)

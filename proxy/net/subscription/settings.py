@@ -56,6 +56,8 @@ class SubscriptionSettings:
     """Of so many keys the deliveries of one are judged, see `proxy.core.contract_monitor`; 0 of none."""
     migrating_subscriptions: tuple[str, ...] = ()
     """Of those that direct workers share for now, see `proxy.subscription_patterns`."""
+    keep_alive_s: float = 30.0
+    """Of the gateway's own connections, too; a broker may be silent for twice as long."""
     reconnect_backoff_initial_ms: int = 100
     reconnect_backoff_max_ms: int = 30_000
     batch_peek_max_bytes: int = 64 << 20

@@ -29,15 +29,14 @@ from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.orders import OperatorOrders
 from proxy.net.subscription.outbox import Outbox
 from proxy.net.subscription.parking import ParkingLot
-from proxy.net.subscription.policy import is_migrating
 from proxy.net.subscription.quarantines import Quarantines
 from proxy.net.subscription.refetch import Refetch
 from proxy.net.subscription.requests import SubscriptionRequests
-from proxy.net.subscription.sentinel import Sentinel
 from proxy.net.subscription.state import SubscriptionState, ended_meanwhile
 from proxy.net.subscription.takeover import Takeover
-from proxy.net.subscription.upstream import owner_subscribe, stream_subscribe, upstream_subscribe
+from proxy.net.subscription.upstream import stream_subscribe
 from proxy.net.subscription.upstream_consumers import WHOLE, UpstreamConsumer, UpstreamConsumers
+from proxy.net.subscription.whole_consumer import whole_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,14 +112,7 @@ class Subscription:
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
-            alone = owned and not is_migrating(key, state.settings.migrating_subscriptions)
-            subscribe = owner_subscribe if alone else upstream_subscribe
-            template = subscribe(command, state.settings.replica_name)
-            whole = self._whole = UpstreamConsumer(state, services, self.consumers, self, template, WHOLE, self)
-            if owned and not alone:
-                replica, upstream = state.settings.replica_name, whole.upstream
-                outstanding = state.dispatcher.outstanding
-                whole.sentinel = Sentinel(key, replica, state.clock, lambda: upstream.link, lambda: outstanding.highest)
+            self._whole = whole_consumer(state, services, self.consumers, self, self, command, owned=owned)
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
         self._lot_opens = self._flush_due = False
         self._wake_up = Alarm(self.state.clock)

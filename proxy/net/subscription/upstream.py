@@ -18,8 +18,8 @@ go.
 
 Where a broker lets in one consumer of the slots at a time, it is asked whether its connection still carries anything: a
 replica that was cut off, and learns by a new connection what it is to have, would wait for an answer by the former
-until its keep-alive ends, and keys with it. One that shares all slots is not: it would come back beside its own former
-consumer, which the broker has not given up, and order would be lost.
+until its keep-alive ends, and keys with it. One that shares all slots is not: it would wait for its own former consumer
+(`former`), which the broker has not given up, and all keys with it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Clock,
         UpstreamConsumer,
     )
+    from proxy.net.subscription.former import FormerConsumer
     from proxy.net.subscription.settings import SubscriptionSettings
 
 ALL_SLOTS: Final = HashRange(0, RANGE_SLOT_COUNT - 1)
@@ -58,7 +59,7 @@ BESIDE_S: Final = 0.05
 """An answer to an owner's SUBSCRIBE that took so long may have waited for its former consumer's end."""
 
 STREAM_BACKOFF_MS_MAX: Final = 1_000
-"""For a stream's consumer: its former owner is about to leave, and its keys wait meanwhile."""
+"""For a stream's consumer, or one that waits for its former one's end: keys wait meanwhile."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -87,6 +88,7 @@ class SubscriptionUpstream:
         ready: Callable[[], None],
         refused: Callable[[Exception], None],
         mark_delete_told: Callable[[int | None], None],
+        former: FormerConsumer,
         *,
         persistent: bool,
     ) -> None:
@@ -111,6 +113,7 @@ class SubscriptionUpstream:
         self._on_refused = refused
         self._on_mark_delete = mark_delete_told
         self._consumer = consumer
+        self.former = former
         self._timer = Alarm(clock)
         self._failures = 0
         self._ready_at = 0.0
@@ -181,7 +184,7 @@ class SubscriptionUpstream:
             if done is not None:
                 done()
             return
-        close_at(link, self.consumer_id, done)
+        close_at(link, self.consumer_id, done, self.former.connection_lost)
 
     def lost(self, reason: str) -> None:
         """The consumer is gone at the broker: come back, at once the first time."""
@@ -215,6 +218,8 @@ class SubscriptionUpstream:
         subscribe = pb.CommandSubscribe.FromString(self._template)
         if self.connects:
             _begin_no_more(subscribe)
+        if self.former.ask():
+            claim(subscribe, ALL_SLOTS)
         subscribe.consumer_id = self.consumer_id
 
         def build(request_id: int) -> bytes:
@@ -232,6 +237,7 @@ class SubscriptionUpstream:
             if isinstance(reply, UpstreamUnavailable):
                 # The broker may still execute it: a consumer without a reader would block its keys forever.
                 close_at(link, self.consumer_id)
+                self.former.connection_lost()
             else:
                 link.drop_consumer(self.consumer_id)
             self._failed(reply)
@@ -240,7 +246,8 @@ class SubscriptionUpstream:
             close_at(link, self.consumer_id)
             self._retry("it was held back meanwhile", at_once=True)
             return
-        if self._was_beside():
+        if self.former.asked or self._was_beside():
+            self.former.gone()
             self._come_again(attempt, link)
             return
         self._subscribing = None
@@ -295,13 +302,13 @@ class SubscriptionUpstream:
             self._end(UpstreamState.CLOSED)
             self._on_refused(UpstreamUnavailable("another consumer has taken the subscription"))
             return
-        self._retry(str(error), at_once=False)
+        self._retry(self.former.says(error), at_once=False)
         if self._persistent:
             self._on_refused(error)
 
     def _contended(self, error: Exception) -> bool:
-        """Whether another replica's consumer has our slots still: it goes, or the broker finds it gone."""
-        return self._sticky and broker_code(error) == pb.ConsumerAssignError
+        """Whether another's consumer has our slots still: it goes, or the broker finds it gone."""
+        return self.former.stands(error) or (self._sticky and broker_code(error) == pb.ConsumerAssignError)
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
         self._end(UpstreamState.BACKING_OFF)
@@ -309,7 +316,7 @@ class SubscriptionUpstream:
         settings = self._settings
         delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(max(self._failures - 1, 0), 20)
         longest_ms = settings.reconnect_backoff_max_ms
-        if self._sticky:
+        if self._sticky or self.former.asked:
             longest_ms = min(longest_ms, STREAM_BACKOFF_MS_MAX)
         delay_ms = 0 if at_once and not self._failures else min(delay_ms, longest_ms)
         self._failures += 1

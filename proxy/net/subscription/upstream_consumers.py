@@ -17,6 +17,7 @@ import structlog
 from proxy.core import reposition
 from proxy.core.upstream_window import UpstreamWindow
 from proxy.net.countdown import after_all
+from proxy.net.subscription.former import FormerConsumer
 from proxy.net.subscription.receiving import Receiving
 from proxy.net.subscription.upstream import SubscriptionUpstream, UpstreamState
 from proxy.wire import commands
@@ -110,6 +111,7 @@ class UpstreamConsumer:
         if state.tracer is not None:
             self.message = self.receiving.traced
         """`ports.UpstreamConsumer.message`, without a call in between."""
+        former = FormerConsumer(state.key, services.formers, settings.keep_alive_s)
         self.upstream = SubscriptionUpstream(
             template,
             services.brokers.deliveries,
@@ -119,6 +121,7 @@ class UpstreamConsumer:
             self._ready,
             lambda error: listener.stream_refused(stream, error),
             self._mark_delete_told,
+            former,
             persistent=state.streamed,
         )
         self.at_end_of_topic = False
@@ -229,6 +232,7 @@ class UpstreamConsumer:
     def connection_lost(self, reason: str) -> None:
         """Workers notice nothing of it."""
         if not self._state.ended:
+            self.upstream.former.connection_lost()
             self.lost(reason)
 
     def lost(self, reason: str, *, tell_broker: bool = False) -> None:

@@ -71,6 +71,16 @@ def test_a_broker_side_that_is_forgotten(line: Line) -> None:
         line.check(run.finish(), set())
 
 
+@pytest.mark.parametrize("batching", Batching)
+@every_version
+def test_a_broker_side_that_only_the_gateway_is_told_of(batching: Batching, line: Line) -> None:
+    """The broker keeps the former consumer until its keep-alive ends: nothing is read beside that, or order is lost."""
+    line.broker_side.impair(Conditions(delay_ms=50), Direction.TO_CLIENT)
+    with line.load(batching) as run:
+        repeat_through(run, 3, lambda: strike(line.broker_side, line.broker_side.tell_clients_only))
+        line.check(run.finish(), set())
+
+
 @every_version
 def test_the_broker_side_is_cut_again_and_again(line: Line) -> None:
     """Each cut brings all that is unacknowledged once more to the gateway, which knows it and sends it to nobody."""

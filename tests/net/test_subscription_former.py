@@ -1,0 +1,218 @@
+"""The gateway's consumer comes back while the broker may keep its former one: it waits for that one's end (G2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.net.subscription.former import KEEP_ALIVE_S, MARGIN_S, Formers
+from proxy.net.subscription.summary import subscription_summary
+from proxy.net.subscription.upstream import STREAM_BACKOFF_MS_MAX
+from proxy.net.subscription.whole_consumer import TELLING
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.fakes import FakeClock
+from tests.net.subscription_rig import SubscriptionRig, Worker
+from tests.net.subscription_rig_broker import LEDGER, TOPIC, FakeBrokerLink, T, batch, single
+
+STANDS = pb.ConsumerBusy, "Subscription is of different type"
+GONE_S = 2 * KEEP_ALIVE_S + MARGIN_S
+MIXED = batch([("a", b"0"), ("b", b"1")])
+
+
+def modes(link: FakeBrokerLink) -> list[int]:
+    """How the gateway's consumers wanted the slots, since the last look: for themselves, or shared."""
+    return [command.subscribe.keySharedMeta.keySharedMode for command in link.taken(T.SUBSCRIBE)]
+
+
+def fed(*entries: bytes, **settings: object) -> tuple[SubscriptionRig, Worker]:
+    """A worker that has room for more than it was sent."""
+    rig = SubscriptionRig(**settings)
+    worker = rig.worker("a", permits=TELLING + 10)
+    rig.link.deliver(*enumerate(entries))
+    worker.messages()
+    return rig, worker
+
+
+def cut_alone(rig: SubscriptionRig) -> FakeBrokerLink:
+    """The connection ends here, and the broker keeps the consumer."""
+    old, new = rig.link, rig.brokers.new_link()
+    new.refusals[T.SUBSCRIBE] = STANDS
+    old.lose()
+    rig.clock.advance(0)
+    return new
+
+
+def test_nothing_is_read_while_the_broker_has_the_former_consumer() -> None:
+    """It asks again and again whether it is alone, and says what it waits for; then it comes as one that shares."""
+    rig, worker = fed(MIXED)
+    link = cut_alone(rig)
+    rig.clock.advance(10)
+    shown = rig.statistics().subscriptions[0]
+    assert shown.upstream_state == "backing_off"
+    assert "the gateway's former one, whose connection was lost" in shown.upstream_error
+    assert "55 s more at most" in shown.upstream_error
+    asked = modes(link)
+    assert set(asked) == {pb.STICKY}
+    assert len(asked) >= 10_000 / STREAM_BACKOFF_MS_MAX
+    link.refusals.clear()
+    rig.clock.advance(STREAM_BACKOFF_MS_MAX / 1_000)
+    assert modes(link) == [pb.STICKY, pb.AUTO_SPLIT]
+    order = [command.type for command in link.log if command.type in (T.CLOSE_CONSUMER, T.FLOW)]
+    assert order == [T.CLOSE_CONSUMER, T.FLOW], "the one that asks reads nothing"
+    link.deliver((0, MIXED), (1, MIXED))
+    assert worker.entries() == [1], "the worker has the first"
+    assert subscription_summary(rig.subscription).takeovers_at_risk == 0
+
+
+def test_the_wait_has_a_bound_and_what_it_risks_is_counted() -> None:
+    """Those that share the slots may be direct workers, which stay."""
+    rig, _ = fed(MIXED)
+    ear = rig.subscriptions.events.listen(lambda: None)
+    link = cut_alone(rig)
+    rig.clock.advance(GONE_S - 1)
+    assert set(modes(link)) == {pb.STICKY}
+    rig.clock.advance(2)
+    assert modes(link)[-1] == pb.AUTO_SPLIT
+    link.refusals.clear()
+    rig.clock.advance(GONE_S)
+    assert modes(link) == [pb.AUTO_SPLIT]
+    assert link.permits() > 0
+    assert subscription_summary(rig.subscription).takeovers_at_risk == 1
+    assert "consumer_beside" in [event.kind for event in ear.take()[1]]
+
+
+def test_a_longer_keep_alive_is_waited_for_longer() -> None:
+    """Who lengthens the brokers' lengthens the gateway's."""
+    rig, _ = fed(MIXED, keep_alive_s=2 * KEEP_ALIVE_S)
+    link = cut_alone(rig)
+    rig.clock.advance(2 * GONE_S - 2 * MARGIN_S)
+    assert set(modes(link)) == {pb.STICKY}
+
+
+def test_the_broker_that_closed_the_consumer_itself_is_not_asked() -> None:
+    """It has none."""
+    rig, _ = fed(MIXED)
+    modes(rig.link)
+    rig.link.close_consumer()
+    rig.clock.advance(0)
+    assert modes(rig.link) == [pb.AUTO_SPLIT]
+
+
+def test_any_refusal_but_the_one_that_others_are_there_is_as_ever() -> None:
+    """Its words are shown, and it is asked again."""
+    rig, _ = fed(MIXED)
+    old, new = rig.link, rig.brokers.new_link()
+    new.refusals[T.SUBSCRIBE] = (pb.ServiceNotReady, "the topic is loading")
+    old.lose()
+    rig.clock.advance(1)
+    assert "the topic is loading" in rig.statistics().subscriptions[0].upstream_error
+    assert set(modes(new)) == {pb.STICKY}
+
+
+@pytest.mark.parametrize(
+    ("entries", "settings", "asks"),
+    [
+        ([single("k")] * TELLING, {}, False),
+        ([single("k")] * (TELLING - 1), {}, True),
+        ([MIXED, *[single("k")] * TELLING], {}, True),
+        ([MIXED], {"ordering_mode": "unordered"}, False),
+        ([MIXED], {"migrating_subscriptions": (f"{TOPIC.removeprefix('persistent://')} *",)}, False),
+    ],
+    ids=["single keys", "too few to tell", "mixed keys", "unordered", "migrating"],
+)
+def test_it_asks_where_order_is_at_stake(entries: list[bytes], settings: dict[str, object], *, asks: bool) -> None:
+    """Messages of one key wait at the broker for the former consumer's end, and half of the keys would not."""
+    rig, _ = fed(*entries, **settings)
+    old, new = rig.link, rig.brokers.new_link()
+    old.lose()
+    rig.clock.advance(0)
+    assert modes(new) == ([pb.STICKY] if asks else []) + [pb.AUTO_SPLIT]
+
+
+def test_one_that_is_not_durable_does_not_ask() -> None:
+    """The broker would forget the subscription with the former consumer."""
+    rig = SubscriptionRig()
+    rig.worker("a", durable=False)
+    old, new = rig.link, rig.brokers.new_link()
+    old.lose()
+    rig.clock.advance(0)
+    assert modes(new) == [pb.AUTO_SPLIT]
+
+
+def test_another_life_of_the_subscription_waits_with_its_workers() -> None:
+    """All workers left meanwhile: those that come get what is theirs when the former consumer is gone."""
+    rig, worker = fed(MIXED)
+    link = cut_alone(rig)
+    worker.close()
+    assert rig.count == 0
+    worker.answers()
+    other = rig.subscribe("b")
+    rig.clock.advance(5)
+    assert set(modes(link)) == {pb.STICKY}
+    assert other.commands() == []
+    link.refusals.clear()
+    rig.clock.advance(1)
+    assert other.answers() == [T.SUCCESS]
+    assert modes(link) == [pb.STICKY, pb.AUTO_SPLIT]
+    assert rig.statistics().subscriptions[0].upstream_state == "ready"
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_close_without_an_answer_leaves_a_consumer_behind(*, lost: bool) -> None:
+    """The connection broke before the broker confirmed it: who subscribes next asks."""
+    rig, worker = fed(MIXED)
+    rig.link.held.add(T.CLOSE_CONSUMER)
+    worker.ack(0)
+    worker.close()
+    assert rig.count == 0
+    old = rig.link
+    if lost:
+        rig.brokers.new_link()
+        old.lose()
+    else:
+        old.answer(T.CLOSE_CONSUMER)
+        old.taken(T.SUBSCRIBE)
+    rig.worker("b")
+    assert modes(rig.link) == ([pb.STICKY] if lost else []) + [pb.AUTO_SPLIT]
+
+
+def test_a_subscribe_without_an_answer_may_leave_one_too() -> None:
+    """The broker may have carried it out before the connection ended."""
+    rig, _ = fed(MIXED)
+    link = cut_alone(rig)
+    link.refusals.clear()
+    link.held.add(T.SUBSCRIBE)
+    rig.clock.advance(GONE_S - 1)
+    newest = rig.brokers.new_link()
+    link.lose()
+    rig.clock.advance(2)
+    assert modes(newest) == [pb.STICKY, pb.AUTO_SPLIT]
+
+
+def test_those_that_are_waited_for_no_longer_are_forgotten() -> None:
+    """Subscriptions come and go under ever new names."""
+    clock = FakeClock()
+    formers = Formers(clock)
+    first, second = (TOPIC, "first"), (TOPIC, "second")
+    formers.add(first, 10.0)
+    assert first in formers
+    assert formers.left_s(first) == 10.0
+    clock.advance(10)
+    assert first not in formers
+    assert formers.left_s(first) == 0.0
+    formers.add(second, 10.0)
+    assert list(formers._until) == [second]
+    formers.remove(second)
+    formers.remove(second)
+    assert second not in formers
+
+
+def test_acks_of_the_meantime_reach_the_broker_when_it_is_back() -> None:
+    """A worker gets on with what it has."""
+    rig, worker = fed(MIXED)
+    link = cut_alone(rig)
+    worker.ack(0)
+    rig.clock.advance(5)
+    assert link.acked() == []
+    link.refusals.clear()
+    rig.clock.advance(1)
+    assert link.acked() == [(LEDGER, 0)]
