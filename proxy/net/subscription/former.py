@@ -5,10 +5,13 @@ broker keeps the consumer until its keep-alive ends, and lets the gateway's next
 slots. It then sends what comes behind the messages that were lost on their way. Batches of one key wait at the broker
 until the former consumer has gone; batches of several do not, and their keys would be out of order.
 
-Rule: where there are such batches, a consumer that comes back after a lost connection asks first whether it is alone,
-as a consumer that wants all slots for itself. The broker refuses that while another shares them, and nothing is read
-meanwhile. Let in, it leaves and comes again as one that shares them: to a subscription without consumers, which begins
-at its first message that is not acknowledged.
+Rule: a consumer that comes back after a lost connection asks first whether it is alone, as a consumer that wants all
+slots for itself. The broker refuses that while another shares them, and nothing is read meanwhile. Let in, it leaves
+and comes again as one that shares them: to a subscription without consumers, which begins at its first message that is
+not acknowledged.
+
+Why also where all batches have one key: half of the keys would be the former consumer's, and wait as long. With 4.0.7
+messages of such keys stayed out for minutes once, when it had gone.
 
 Bound: twice the broker's keep-alive, since those that share the slots may be direct workers, which stay; keys are
 theirs meanwhile. Then it goes on beside them, and that is counted: beside the former one, order may be lost.

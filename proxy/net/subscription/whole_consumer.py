@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from proxy.net.subscription.policy import is_migrating
 from proxy.net.subscription.sentinel import Sentinel
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from proxy.net.subscription.state import Lifecycle, SubscriptionState
     from proxy.net.subscription.upstream_consumers import StreamListener, UpstreamConsumers
     from proxy.wire import pulsar_pb2 as pb
-
-TELLING: Final = 1_000
-"""So many messages without a batch of several keys tell that the producers make none."""
 
 
 def whole_consumer(
@@ -40,14 +37,9 @@ def whole_consumer(
         name = settings.replica_name
         whole.sentinel = Sentinel(state.key, name, state.clock, lambda: upstream.link, lambda: outstanding.highest)
     elif not owned and not migrating and command.durable:
-        upstream.former.matters = lambda: _mixes(state, whole)
+        upstream.former.matters = lambda: state.dispatcher.ordered
         upstream.former.outstayed = lambda: _outstayed(state)
     return whole
-
-
-def _mixes(state: SubscriptionState, whole: UpstreamConsumer) -> bool:
-    """Whether order is asked for, and batches of several keys come, or too little has come to tell."""
-    return state.dispatcher.ordered and (state.counters.mixed_batches > 0 or whole.window.arrived < TELLING)
 
 
 def _outstayed(state: SubscriptionState) -> None:

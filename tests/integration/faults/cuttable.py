@@ -52,6 +52,13 @@ def forgotten(way: FaultProxy) -> Iterator[None]:
 
 
 @contextmanager
+def ended_here(way: FaultProxy) -> Iterator[None]:
+    """What was connected to the broker has ended for a replica alone, which may come again."""
+    assert way.tell_clients_only() > 0
+    yield
+
+
+@contextmanager
 def cut(way: FaultProxy, *directions: Direction) -> Iterator[None]:
     """Nothing moves between a replica and the broker in this block, in these directions; by default in both."""
     way.stall(*directions)

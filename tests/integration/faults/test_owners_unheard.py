@@ -24,7 +24,7 @@ from integration.load.run import LoadRun
 from integration.replicas import Replicas
 from proxy.cli.admin_client import AdminClient
 from tests.integration.busy_replicas import patiently, settle
-from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker, forgotten
+from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker, ended_here, forgotten
 from tests.integration.faults.line import last
 from tests.integration.faults.owner_waits import SILENCE_ALLOWED, WAIT_BESIDE_S_MAX, WatchedLoad, frozen, told
 from tests.integration.owner_rig import REPLICAS, WORKERS, Owned
@@ -80,6 +80,7 @@ def test_no_key_waits_for_a_replica_that_does_not_hear_the_broker(
             (cut(way, Direction.TO_CLIENT), "the owner"),
             (unheard_after(FROZEN_S, victim, way), "one that comes back"),
             (forgotten(way), "one whose connections are forgotten"),
+            (ended_here(way), "one whose connections end at its side alone"),
         ):
             patiently(lambda: owned.owner() is victim, "the subscription to be where it is ordered to")
             load.suffer(told(owned, fault), UNHEARD_S, what)

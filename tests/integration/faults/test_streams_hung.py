@@ -27,7 +27,7 @@ from integration.replicas import Replicas
 from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import administer, stream_holders
-from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker, forgotten
+from tests.integration.faults.cuttable import Cuttable, cut, cuttable_broker, ended_here, forgotten
 from tests.integration.faults.owner_waits import SILENCE_ALLOWED, WAIT_BESIDE_S_MAX, WatchedLoad, frozen, told
 from tests.integration.owner_rig import REPLICAS, WORKERS, Owned
 
@@ -35,7 +35,7 @@ NAMES: Final = tuple(f"replica-{number}" for number in range(REPLICAS))
 RATE_PER_S: Final = 250.0
 HANGS_S: Final = 25.0
 """Longer than any key may wait."""
-DEPLOYMENTS: Final = 4
+DEPLOYMENTS: Final = 5
 """One for each test."""
 DROPPED_LATE_S: Final = 40.0
 """When a replica's streams go to others, so that it can be seen what was before."""
@@ -103,6 +103,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "hangs": lambda _, gateway: frozen(gateway),
     "cut-off": lambda place, gateway: cut(place.way(gateway)),
     "forgotten": lambda place, gateway: forgotten(place.way(gateway)),
+    "ended-here": lambda place, gateway: ended_here(place.way(gateway)),
 }
 
 
