@@ -17,7 +17,7 @@ const TELLERS = {
     `waits for ${counted(transactions_count, "transaction")} that ${transactions_count === 1 ? "was" : "were"} open when the gateway took over`,
   transactions_left_open: ({ transactions_count, reason }) =>
     `goes on although ${counted(transactions_count, "transaction")} ${transactions_count === 1 ? "is" : "are"} open: ${reason}`,
-  consumer_beside: () => "goes on beside another consumer at the broker: its own former one, or a direct worker",
+  consumer_beside: () => "goes on beside another consumer at the broker: its own former one, a direct worker or another gateway",
   subscription_began: () => "the subscription's first worker joined",
   subscription_ended: () => "the subscription's last worker left",
   producer_queued: ({ priority, address, waiting_count, producer_name }) =>

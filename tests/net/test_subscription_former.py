@@ -6,7 +6,7 @@ import pytest
 
 from proxy.net.subscription.former import KEEP_ALIVE_S, MARGIN_S, Formers
 from proxy.net.subscription.summary import subscription_summary
-from proxy.net.subscription.upstream import STREAM_BACKOFF_MS_MAX
+from proxy.net.subscription.upstream import ASK_BACKOFF_MS_MAX
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock
 from tests.net.subscription_rig import SubscriptionRig, Worker
@@ -51,9 +51,9 @@ def test_nothing_is_read_while_the_broker_has_the_former_consumer() -> None:
     assert "55 s more at most" in shown.upstream_error
     asked = modes(link)
     assert set(asked) == {pb.STICKY}
-    assert len(asked) >= 10_000 / STREAM_BACKOFF_MS_MAX
+    assert len(asked) >= 10_000 / ASK_BACKOFF_MS_MAX
     link.refusals.clear()
-    rig.clock.advance(STREAM_BACKOFF_MS_MAX / 1_000)
+    rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
     assert modes(link) == [pb.STICKY, pb.AUTO_SPLIT]
     order = [command.type for command in link.log if command.type in (T.CLOSE_CONSUMER, T.FLOW)]
     assert order == [T.CLOSE_CONSUMER, T.FLOW], "the one that asks reads nothing"
@@ -69,7 +69,7 @@ def test_the_wait_has_a_bound_and_what_it_risks_is_counted() -> None:
     link = cut_alone(rig)
     rig.clock.advance(GONE_S - 1)
     assert set(modes(link)) == {pb.STICKY}
-    rig.clock.advance(2)
+    rig.clock.advance(1 + ASK_BACKOFF_MS_MAX / 1_000)
     assert modes(link)[-1] == pb.AUTO_SPLIT
     link.refusals.clear()
     rig.clock.advance(GONE_S)
@@ -148,29 +148,113 @@ def test_another_life_of_the_subscription_waits_with_its_workers() -> None:
     assert set(modes(link)) == {pb.STICKY}
     assert other.commands() == []
     link.refusals.clear()
-    rig.clock.advance(1)
+    rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
     assert other.answers() == [T.SUCCESS]
     assert modes(link) == [pb.STICKY, pb.AUTO_SPLIT]
     assert rig.statistics().subscriptions[0].upstream_state == "ready"
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_close_without_an_answer_leaves_a_consumer_behind(*, lost: bool) -> None:
-    """The connection broke before the broker confirmed it: who subscribes next asks."""
+def test_one_that_is_being_closed_may_stay(*, lost: bool) -> None:
+    """Who subscribes before the broker has answered asks, and so does who comes when the connection broke."""
     rig, worker = fed(MIXED)
     rig.link.held.add(T.CLOSE_CONSUMER)
     worker.ack(0)
     worker.close()
     assert rig.count == 0
-    old = rig.link
+    modes(rig.link)
+    old, new = rig.link, rig.brokers.new_link()
     if lost:
-        rig.brokers.new_link()
         old.lose()
-    else:
-        old.answer(T.CLOSE_CONSUMER)
-        old.taken(T.SUBSCRIBE)
+    rig.worker("b").close()
+    assert modes(new) == [pb.STICKY, pb.AUTO_SPLIT]
+    rig.worker("c")
+    assert modes(new) == [pb.AUTO_SPLIT], "the broker said that none was there"
+
+
+def test_one_that_was_closed_is_gone() -> None:
+    """So who subscribes next need not ask."""
+    rig, worker = fed(MIXED)
+    worker.ack(0)
+    worker.close()
+    assert rig.count == 0
+    modes(rig.link)
     rig.worker("b")
-    assert modes(rig.link) == ([pb.STICKY] if lost else []) + [pb.AUTO_SPLIT]
+    assert modes(rig.link) == [pb.AUTO_SPLIT]
+
+
+def test_a_request_of_unknown_outcome_closes_one_that_may_stay() -> None:
+    """A seek without an answer: the connection may be dead for the gateway alone."""
+    rig, worker = fed(MIXED)
+    rig.link.held |= {T.SEEK, T.CLOSE_CONSUMER}
+    worker.seek(5)
+    old, new = rig.link, rig.brokers.new_link()
+    old.time_out(T.SEEK)
+    rig.clock.advance(1)
+    assert modes(new) == [pb.STICKY, pb.AUTO_SPLIT]
+
+
+@pytest.mark.parametrize("first_life", [True, False])
+def test_the_one_that_asks_may_become_the_former_one(*, first_life: bool) -> None:
+    """Its connection ends before it is closed: the next one waits for that, too, with the workers."""
+    rig, worker = fed(MIXED)
+    link = cut_alone(rig)
+    if first_life:
+        worker.close()
+        worker.answers()
+        worker = rig.subscribe("b")
+    link.refusals.clear()
+    link.held.add(T.CLOSE_CONSUMER)
+    rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
+    newest = rig.brokers.new_link()
+    newest.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict")
+    modes(newest)
+    link.lose()
+    rig.clock.advance(10)
+    assert set(modes(newest)) == {pb.STICKY}
+    assert worker.commands() == []
+    assert "the gateway's former one" in rig.statistics().subscriptions[0].upstream_error
+    newest.refusals.clear()
+    rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
+    assert modes(newest) == [pb.STICKY, pb.AUTO_SPLIT]
+
+
+def test_nothing_is_counted_where_the_broker_never_said_that_another_is_there() -> None:
+    """A topic that could not be loaded for a minute has no consumers."""
+    rig, _ = fed(MIXED)
+    old, new = rig.link, rig.brokers.new_link()
+    new.refusals[T.SUBSCRIBE] = (pb.ServiceNotReady, "the topic is loading")
+    old.lose()
+    rig.clock.advance(GONE_S + 1)
+    new.refusals.clear()
+    rig.clock.advance(GONE_S)
+    assert modes(new)[-1] == pb.AUTO_SPLIT
+    assert subscription_summary(rig.subscription).takeovers_at_risk == 0
+
+
+def test_a_life_that_begins_when_the_wait_has_ended_counts_what_it_risks() -> None:
+    """The one before was told that another is there."""
+    rig, worker = fed(MIXED)
+    link = cut_alone(rig)
+    rig.clock.advance(GONE_S - 1)
+    worker.close()
+    link.refusals.clear()
+    rig.clock.advance(2)
+    modes(link)
+    rig.worker("b")
+    assert modes(link) == [pb.AUTO_SPLIT]
+    assert subscription_summary(rig.subscription).takeovers_at_risk == 1
+
+
+def test_a_life_without_order_does_not_ask_for_one_that_had_it() -> None:
+    """It would wait for nothing."""
+    rig, worker = fed(MIXED)
+    link = cut_alone(rig)
+    worker.close()
+    link.refusals.clear()
+    modes(link)
+    rig.worker("b", durable=False)
+    assert modes(link) == [pb.AUTO_SPLIT]
 
 
 def test_a_subscribe_without_an_answer_may_leave_one_too() -> None:
@@ -179,10 +263,10 @@ def test_a_subscribe_without_an_answer_may_leave_one_too() -> None:
     link = cut_alone(rig)
     link.refusals.clear()
     link.held.add(T.SUBSCRIBE)
-    rig.clock.advance(GONE_S - 1)
+    rig.clock.advance(GONE_S - 4)
     newest = rig.brokers.new_link()
     link.lose()
-    rig.clock.advance(2)
+    rig.clock.advance(5)
     assert modes(newest) == [pb.STICKY, pb.AUTO_SPLIT]
 
 
@@ -192,16 +276,17 @@ def test_those_that_are_waited_for_no_longer_are_forgotten() -> None:
     formers = Formers(clock)
     first, second = (TOPIC, "first"), (TOPIC, "second")
     formers.add(first, 10.0)
-    assert first in formers
     assert formers.left_s(first) == 10.0
     clock.advance(10)
-    assert first not in formers
     assert formers.left_s(first) == 0.0
+    assert formers.find(first) is not None, "who comes now should know what it risks"
+    clock.advance(10)
     formers.add(second, 10.0)
-    assert list(formers._until) == [second]
+    assert formers.find(first) is None
+    assert len(formers) == 1
     formers.remove(second)
     formers.remove(second)
-    assert second not in formers
+    assert len(formers) == 0
 
 
 def test_acks_of_the_meantime_reach_the_broker_when_it_is_back() -> None:
@@ -212,5 +297,5 @@ def test_acks_of_the_meantime_reach_the_broker_when_it_is_back() -> None:
     rig.clock.advance(5)
     assert link.acked() == []
     link.refusals.clear()
-    rig.clock.advance(1)
+    rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
     assert link.acked() == [(LEDGER, 0)]

@@ -230,10 +230,13 @@ def test_late_messages_of_an_ended_subscription_reach_nobody() -> None:
 
 
 def test_a_worker_that_comes_right_behind_the_last_one_gets_a_consumer_of_its_own() -> None:
-    """The close goes out first on the same connection, then the new SUBSCRIBE."""
+    """The close goes out first on the same connection, then the one that asks, which is closed, too."""
     rig, worker = holding(0)
     rig.link.held.add(T.CLOSE_CONSUMER)
     worker.close()
-    rig.worker("b")
+    other = rig.subscribe("b")
     kinds = [command.type for command in rig.link.log if command.type in (T.SUBSCRIBE, T.CLOSE_CONSUMER)]
-    assert kinds == [T.SUBSCRIBE, T.CLOSE_CONSUMER, T.SUBSCRIBE]
+    assert kinds == 2 * [T.SUBSCRIBE, T.CLOSE_CONSUMER]
+    for _ in range(2):
+        rig.link.answer(T.CLOSE_CONSUMER)
+    assert other.answers() == [T.SUCCESS]

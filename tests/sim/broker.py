@@ -168,7 +168,9 @@ class BrokerSession:
             joining = Consumer(self.cluster, self, body.consumer_id)
             joining.shares = body.keySharedMeta.keySharedMode != pb.STICKY
             if not all(joining.shares and other.shares for other in self.cluster.consumers):
-                return commands.error(body.request_id, pb.ConsumerBusy, "Subscription is of different type")
+                alike = not joining.shares and not any(other.shares for other in self.cluster.consumers)
+                code = pb.ConsumerAssignError if alike else pb.ConsumerBusy
+                return commands.error(body.request_id, code, "another consumer is there")
             for other in self.cluster.consumers:
                 if other.session.client is not self.client:
                     for entry in other.pending.values():

@@ -135,10 +135,10 @@ MUTANTS: Final = (
         tests="tests/sim/test_former.py",
     ),
     Mutant(
-        "a subscription's next life does not know of the former consumer",
-        "proxy/net/subscription/upstream.py",
-        "        close_at(link, self.consumer_id, done, self.former.connection_lost)\n",
-        "        close_at(link, self.consumer_id, done)\n",
+        "a subscription's next life does not know of a consumer that is being closed",
+        "proxy/net/subscription/former.py",
+        "            ours = self._formers.add(self._key, self._gone_s)\n",
+        "            pass\n",
         tests="tests/net/test_subscription_former.py",
     ),
     Mutant(

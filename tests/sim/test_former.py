@@ -62,6 +62,6 @@ def test_order_is_kept_where_the_broker_still_has_the_former_consumer(
 ) -> None:
     """And is not, in the same world, where the gateway does not wait for it."""
     run(seed)
-    monkeypatch.setattr(FormerConsumer, "connection_lost", lambda _former: None)
+    monkeypatch.setattr(FormerConsumer, "ask", lambda _former: False)
     with pytest.raises(Violation, match="G2"):
         run(seed)

@@ -239,11 +239,11 @@ def close_at(
     link: BrokerLink,
     consumer_id: int,
     done: Callable[[], None] | None = None,
-    lost: Callable[[], None] | None = None,
+    closed: Callable[[], None] | None = None,
 ) -> None:
     """Close a consumer at the broker and route nothing to it; `done` when that is answered, or can never be.
 
-    `lost` is called before that if no answer comes: the broker may keep the consumer.
+    `closed` is called before that when the broker has answered; if it does not, it may keep the consumer.
 
     Where nothing is read now, `done` is called before the answer, which may come too late for a hand-over: the broker
     carries out what it is sent in order, acks before the close, and lets no next owner in before that.
@@ -252,8 +252,8 @@ def close_at(
     waits = link.reading
 
     def answered(reply: pb.BaseCommand | Exception) -> None:
-        if lost is not None and isinstance(reply, UpstreamUnavailable):
-            lost()
+        if closed is not None and not isinstance(reply, UpstreamUnavailable):
+            closed()
         if done is not None and waits:
             done()
 

@@ -34,7 +34,6 @@ from proxy.core.positions import is_packable, pack
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.errors import UpstreamUnavailable, broker_code
 from proxy.net.alarm import Alarm
-from proxy.net.broker.consumer import close_at
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
@@ -59,7 +58,10 @@ BESIDE_S: Final = 0.05
 """An answer to an owner's SUBSCRIBE that took so long may have waited for its former consumer's end."""
 
 STREAM_BACKOFF_MS_MAX: Final = 1_000
-"""For a stream's consumer, or one that waits for its former one's end: keys wait meanwhile."""
+"""For a stream's consumer: its former owner is about to leave, and its keys wait meanwhile."""
+
+ASK_BACKOFF_MS_MAX: Final = 3_000
+"""For one that waits for its former one's end: keys wait meanwhile, and thousands of subscriptions may ask at once."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -184,7 +186,7 @@ class SubscriptionUpstream:
             if done is not None:
                 done()
             return
-        close_at(link, self.consumer_id, done, self.former.connection_lost)
+        self.former.close(link, self.consumer_id, done)
 
     def lost(self, reason: str) -> None:
         """The consumer is gone at the broker: come back, at once the first time."""
@@ -200,7 +202,7 @@ class SubscriptionUpstream:
     def begin_anew(self, reason: str) -> None:
         """Whether the consumer still stands at the broker is not known: close it there, and come back."""
         if self.link is not None:
-            close_at(self.link, self.consumer_id)
+            self.former.close(self.link, self.consumer_id)
         self.lost(reason)
 
     # ---- steps ------------------------------------------------------------------------------------------------
@@ -236,14 +238,13 @@ class SubscriptionUpstream:
         if isinstance(reply, Exception):
             if isinstance(reply, UpstreamUnavailable):
                 # The broker may still execute it: a consumer without a reader would block its keys forever.
-                close_at(link, self.consumer_id)
-                self.former.connection_lost()
+                self.former.close(link, self.consumer_id)
             else:
                 link.drop_consumer(self.consumer_id)
             self._failed(reply)
             return
         if self._held_back:
-            close_at(link, self.consumer_id)
+            self.former.close(link, self.consumer_id)
             self._retry("it was held back meanwhile", at_once=True)
             return
         if self.former.asked or self._was_beside():
@@ -257,6 +258,7 @@ class SubscriptionUpstream:
         self._ready_at = self._clock.now()
         self.last_error = ""
         self.connects += 1
+        self.former.let_in()
         self._on_ready()
         self._ask_mark_delete(attempt, link)
 
@@ -290,7 +292,7 @@ class SubscriptionUpstream:
             if attempt == self._attempt and self.state is UpstreamState.BACKING_OFF and not self._held_back:
                 self.open()
 
-        close_at(link, self.consumer_id, closed)
+        self.former.close(link, self.consumer_id, closed)
 
     def _failed(self, error: Exception) -> None:
         self._beside = self._beside or self._contended(error)
@@ -316,8 +318,10 @@ class SubscriptionUpstream:
         settings = self._settings
         delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(max(self._failures - 1, 0), 20)
         longest_ms = settings.reconnect_backoff_max_ms
-        if self._sticky or self.former.asked:
+        if self._sticky:
             longest_ms = min(longest_ms, STREAM_BACKOFF_MS_MAX)
+        elif self.former.asked:
+            longest_ms = min(longest_ms, ASK_BACKOFF_MS_MAX)
         delay_ms = 0 if at_once and not self._failures else min(delay_ms, longest_ms)
         self._failures += 1
         if not self._held_back:
