@@ -35,6 +35,8 @@ class Surroundings:
     upstream: str = "ready"
     """State of the gateway's consumer at the broker."""
     upstream_error: str = ""
+    former: bool = False
+    """Whether it waits for the end of another one, perhaps its former one; the error says how long."""
     behind: bool = False
     """Whether the broker may have messages that it was not asked for."""
     look_ahead_messages: int = 0
@@ -100,10 +102,19 @@ def _excluded_names(around: Surroundings) -> str:
     return listed(list(around.excluded)) if around.excluded else "some"
 
 
+def former(around: Surroundings) -> Verdict:
+    """The gateway lost its connection to the broker, which keeps a consumer beside which order would be lost."""
+    says = f"Nothing is delivered: {around.upstream_error}."
+    advice = "It goes on by itself. While direct workers move, put the subscription into migrating_subscriptions."
+    return Verdict("former_consumer", Urgency.WATCH, None, says, advice, None)
+
+
 def not_delivering(dispatcher: Dispatcher, around: Surroundings, now: float) -> Verdict | None:
     """Why nothing at all is delivered; None if there is no such reason."""
     if dispatcher.paused:
         return paused(around)
+    if around.upstream != "ready" and around.former:
+        return former(around)
     if around.upstream != "ready":
         why = f": {around.upstream_error}" if around.upstream_error else ""
         says = f"The gateway's consumer at the broker is not ready ({around.upstream.replace('_', ' ')}){why}."

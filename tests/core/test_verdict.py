@@ -422,6 +422,7 @@ def test_slots_that_no_worker_covers_are_told() -> None:
     ("around", "state"),
     [
         (replace(CALM, upstream="backing_off", upstream_error="no such topic"), "broker_not_ready"),
+        (replace(CALM, upstream="backing_off", upstream_error="another is there", former=True), "former_consumer"),
         (replace(CALM, lease="no_lease"), "no_lease"),
         (replace(CALM, lease="standby"), "standby"),
     ],

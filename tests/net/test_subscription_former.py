@@ -49,6 +49,8 @@ def test_nothing_is_read_while_the_broker_has_the_former_consumer() -> None:
     assert shown.upstream_state == "backing_off"
     assert "the gateway's former one, whose connection was lost" in shown.upstream_error
     assert "55 s more at most" in shown.upstream_error
+    assert shown.dispatcher.verdict.state == "former_consumer"
+    assert "55 s more at most" in shown.dispatcher.verdict.says
     asked = modes(link)
     assert set(asked) == {pb.STICKY}
     assert len(asked) >= 10_000 / ASK_BACKOFF_MS_MAX

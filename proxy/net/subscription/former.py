@@ -74,6 +74,11 @@ class Formers:
         """The one that the broker may keep, or may have kept until just now."""
         return self._formers.get(key)
 
+    def stands(self, key: tuple[str, str]) -> bool:
+        """Whether one is waited for, and the broker said last that it, or another, is there."""
+        former = self._formers.get(key)
+        return former is not None and former.stood and self._clock.now() < former.until
+
     def left_s(self, key: tuple[str, str]) -> float:
         """So long it is waited for."""
         former = self._formers.get(key)

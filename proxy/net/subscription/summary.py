@@ -188,6 +188,7 @@ def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings
         target=target,
         upstream=consumers.state.value,
         upstream_error=consumers.last_error,
+        former=subscription.services.formers.stands(state.key),
         behind=consumers.behind,
         look_ahead_messages=settings.look_ahead_messages(workers),
         more_look_ahead=f"{bound}={2 * getattr(settings, bound)}",
