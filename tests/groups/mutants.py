@@ -445,8 +445,8 @@ MUTANTS = (
     _mutant(
         "an owner goes on with what it was given beside a dead one",
         "proxy/net/subscription/upstream.py",
-        "        if self._was_beside():\n",
-        "        if False:\n",
+        "        if self.former.asked or self._was_beside():\n",
+        "        if self.former.asked:\n",
         "tests/net/test_subscription_owned.py",
     ),
     _mutant(

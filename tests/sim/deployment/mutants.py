@@ -180,9 +180,9 @@ MUTANTS = (
     ),
     _mutant(
         "an owner consumes alone where direct workers are",
-        "proxy/net/subscription/subscription.py",
-        "            alone = owned and not is_migrating(key, state.settings.migrating_subscriptions)\n",
-        "            alone = owned\n",
+        "proxy/net/subscription/whole_consumer.py",
+        "    migrating = is_migrating(state.key, settings.migrating_subscriptions)\n",
+        "    migrating = not owned and is_migrating(state.key, settings.migrating_subscriptions)\n",
     ),
     _mutant(
         "a silent owner is not asked for beside direct workers",
