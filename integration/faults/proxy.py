@@ -168,9 +168,7 @@ class FaultProxy(Lifetime):
         return len(chosen)
 
     def _tell_clients_only(self) -> int:
-        for connection in self._connections.values():
-            if connection is not None:
-                connection.pipes[Direction.TO_CLIENT].half_close()
+        self._each_pipe(Direction.TO_CLIENT, lambda pipe: pipe.half_close())
         return self._forget(0)
 
     async def _cut(self) -> int:

@@ -179,6 +179,10 @@ class FakeBrokerLink:
         self.log = [command for command in self.log if command.type != kind]
         return found
 
+    def modes(self) -> list[int]:
+        """How the gateway's consumers wanted the slots, since the last look: for themselves, or shared."""
+        return [command.subscribe.keySharedMeta.keySharedMode for command in self.taken(T.SUBSCRIBE)]
+
     def acked(self) -> list[tuple[int, int]]:
         """Whole entries acknowledged since the last look, as (ledger, entry), in the order they came."""
         places = [place for command in self.taken(T.ACK) for place in command.ack.message_id]

@@ -17,11 +17,6 @@ GONE_S = 2 * KEEP_ALIVE_S + MARGIN_S
 MIXED = batch([("a", b"0"), ("b", b"1")])
 
 
-def modes(link: FakeBrokerLink) -> list[int]:
-    """How the gateway's consumers wanted the slots, since the last look: for themselves, or shared."""
-    return [command.subscribe.keySharedMeta.keySharedMode for command in link.taken(T.SUBSCRIBE)]
-
-
 def fed(*entries: bytes, **settings: object) -> tuple[SubscriptionRig, Worker]:
     """A worker that has room for more than it was sent."""
     rig = SubscriptionRig(**settings)
@@ -51,12 +46,12 @@ def test_nothing_is_read_while_the_broker_has_the_former_consumer() -> None:
     assert "55 s more at most" in shown.upstream_error
     assert shown.dispatcher.verdict.state == "former_consumer"
     assert "55 s more at most" in shown.dispatcher.verdict.says
-    asked = modes(link)
+    asked = link.modes()
     assert set(asked) == {pb.STICKY}
     assert len(asked) >= 10_000 / ASK_BACKOFF_MS_MAX
     link.refusals.clear()
     rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
-    assert modes(link) == [pb.STICKY, pb.AUTO_SPLIT]
+    assert link.modes() == [pb.STICKY, pb.AUTO_SPLIT]
     order = [command.type for command in link.log if command.type in (T.CLOSE_CONSUMER, T.FLOW)]
     assert order == [T.CLOSE_CONSUMER, T.FLOW], "the one that asks reads nothing"
     link.deliver((0, MIXED), (1, MIXED))
@@ -70,12 +65,12 @@ def test_the_wait_has_a_bound_and_what_it_risks_is_counted() -> None:
     ear = rig.subscriptions.events.listen(lambda: None)
     link = cut_alone(rig)
     rig.clock.advance(GONE_S - 1)
-    assert set(modes(link)) == {pb.STICKY}
+    assert set(link.modes()) == {pb.STICKY}
     rig.clock.advance(1 + ASK_BACKOFF_MS_MAX / 1_000)
-    assert modes(link)[-1] == pb.AUTO_SPLIT
+    assert link.modes()[-1] == pb.AUTO_SPLIT
     link.refusals.clear()
     rig.clock.advance(GONE_S)
-    assert modes(link) == [pb.AUTO_SPLIT]
+    assert link.modes() == [pb.AUTO_SPLIT]
     assert link.permits() > 0
     assert subscription_summary(rig.subscription).takeovers_at_risk == 1
     assert "consumer_beside" in [event.kind for event in ear.take()[1]]
@@ -86,16 +81,16 @@ def test_a_longer_keep_alive_is_waited_for_longer() -> None:
     rig, _ = fed(MIXED, keep_alive_s=2 * KEEP_ALIVE_S)
     link = cut_alone(rig)
     rig.clock.advance(2 * GONE_S - 2 * MARGIN_S)
-    assert set(modes(link)) == {pb.STICKY}
+    assert set(link.modes()) == {pb.STICKY}
 
 
 def test_the_broker_that_closed_the_consumer_itself_is_not_asked() -> None:
     """It has none."""
     rig, _ = fed(MIXED)
-    modes(rig.link)
+    rig.link.modes()
     rig.link.close_consumer()
     rig.clock.advance(0)
-    assert modes(rig.link) == [pb.AUTO_SPLIT]
+    assert rig.link.modes() == [pb.AUTO_SPLIT]
 
 
 def test_any_refusal_but_the_one_that_others_are_there_is_as_ever() -> None:
@@ -106,7 +101,7 @@ def test_any_refusal_but_the_one_that_others_are_there_is_as_ever() -> None:
     old.lose()
     rig.clock.advance(1)
     assert "the topic is loading" in rig.statistics().subscriptions[0].upstream_error
-    assert set(modes(new)) == {pb.STICKY}
+    assert set(new.modes()) == {pb.STICKY}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +120,7 @@ def test_it_asks_where_order_is_at_stake(entries: list[bytes], settings: dict[st
     old, new = rig.link, rig.brokers.new_link()
     old.lose()
     rig.clock.advance(0)
-    assert modes(new) == ([pb.STICKY] if asks else []) + [pb.AUTO_SPLIT]
+    assert new.modes() == ([pb.STICKY] if asks else []) + [pb.AUTO_SPLIT]
 
 
 def test_one_that_is_not_durable_does_not_ask() -> None:
@@ -135,7 +130,7 @@ def test_one_that_is_not_durable_does_not_ask() -> None:
     old, new = rig.link, rig.brokers.new_link()
     old.lose()
     rig.clock.advance(0)
-    assert modes(new) == [pb.AUTO_SPLIT]
+    assert new.modes() == [pb.AUTO_SPLIT]
 
 
 def test_another_life_of_the_subscription_waits_with_its_workers() -> None:
@@ -147,12 +142,12 @@ def test_another_life_of_the_subscription_waits_with_its_workers() -> None:
     worker.answers()
     other = rig.subscribe("b")
     rig.clock.advance(5)
-    assert set(modes(link)) == {pb.STICKY}
+    assert set(link.modes()) == {pb.STICKY}
     assert other.commands() == []
     link.refusals.clear()
     rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
     assert other.answers() == [T.SUCCESS]
-    assert modes(link) == [pb.STICKY, pb.AUTO_SPLIT]
+    assert link.modes() == [pb.STICKY, pb.AUTO_SPLIT]
     assert rig.statistics().subscriptions[0].upstream_state == "ready"
 
 
@@ -164,14 +159,14 @@ def test_one_that_is_being_closed_may_stay(*, lost: bool) -> None:
     worker.ack(0)
     worker.close()
     assert rig.count == 0
-    modes(rig.link)
+    rig.link.modes()
     old, new = rig.link, rig.brokers.new_link()
     if lost:
         old.lose()
     rig.worker("b").close()
-    assert modes(new) == [pb.STICKY, pb.AUTO_SPLIT]
+    assert new.modes() == [pb.STICKY, pb.AUTO_SPLIT]
     rig.worker("c")
-    assert modes(new) == [pb.AUTO_SPLIT], "the broker said that none was there"
+    assert new.modes() == [pb.AUTO_SPLIT], "the broker said that none was there"
 
 
 def test_one_that_was_closed_is_gone() -> None:
@@ -180,9 +175,9 @@ def test_one_that_was_closed_is_gone() -> None:
     worker.ack(0)
     worker.close()
     assert rig.count == 0
-    modes(rig.link)
+    rig.link.modes()
     rig.worker("b")
-    assert modes(rig.link) == [pb.AUTO_SPLIT]
+    assert rig.link.modes() == [pb.AUTO_SPLIT]
 
 
 def test_a_request_of_unknown_outcome_closes_one_that_may_stay() -> None:
@@ -193,7 +188,7 @@ def test_a_request_of_unknown_outcome_closes_one_that_may_stay() -> None:
     old, new = rig.link, rig.brokers.new_link()
     old.time_out(T.SEEK)
     rig.clock.advance(1)
-    assert modes(new) == [pb.STICKY, pb.AUTO_SPLIT]
+    assert new.modes() == [pb.STICKY, pb.AUTO_SPLIT]
 
 
 @pytest.mark.parametrize("first_life", [True, False])
@@ -210,15 +205,15 @@ def test_the_one_that_asks_may_become_the_former_one(*, first_life: bool) -> Non
     rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
     newest = rig.brokers.new_link()
     newest.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict")
-    modes(newest)
+    newest.modes()
     link.lose()
     rig.clock.advance(10)
-    assert set(modes(newest)) == {pb.STICKY}
+    assert set(newest.modes()) == {pb.STICKY}
     assert worker.commands() == []
     assert "the gateway's former one" in rig.statistics().subscriptions[0].upstream_error
     newest.refusals.clear()
     rig.clock.advance(ASK_BACKOFF_MS_MAX / 1_000)
-    assert modes(newest) == [pb.STICKY, pb.AUTO_SPLIT]
+    assert newest.modes() == [pb.STICKY, pb.AUTO_SPLIT]
 
 
 def test_nothing_is_counted_where_the_broker_never_said_that_another_is_there() -> None:
@@ -230,7 +225,7 @@ def test_nothing_is_counted_where_the_broker_never_said_that_another_is_there() 
     rig.clock.advance(GONE_S + 1)
     new.refusals.clear()
     rig.clock.advance(GONE_S)
-    assert modes(new)[-1] == pb.AUTO_SPLIT
+    assert new.modes()[-1] == pb.AUTO_SPLIT
     assert subscription_summary(rig.subscription).takeovers_at_risk == 0
 
 
@@ -242,9 +237,9 @@ def test_a_life_that_begins_when_the_wait_has_ended_counts_what_it_risks() -> No
     worker.close()
     link.refusals.clear()
     rig.clock.advance(2)
-    modes(link)
+    link.modes()
     rig.worker("b")
-    assert modes(link) == [pb.AUTO_SPLIT]
+    assert link.modes() == [pb.AUTO_SPLIT]
     assert subscription_summary(rig.subscription).takeovers_at_risk == 1
 
 
@@ -254,9 +249,9 @@ def test_a_life_without_order_does_not_ask_for_one_that_had_it() -> None:
     link = cut_alone(rig)
     worker.close()
     link.refusals.clear()
-    modes(link)
+    link.modes()
     rig.worker("b", durable=False)
-    assert modes(link) == [pb.AUTO_SPLIT]
+    assert link.modes() == [pb.AUTO_SPLIT]
 
 
 def test_a_subscribe_without_an_answer_may_leave_one_too() -> None:
@@ -269,7 +264,7 @@ def test_a_subscribe_without_an_answer_may_leave_one_too() -> None:
     newest = rig.brokers.new_link()
     link.lose()
     rig.clock.advance(5)
-    assert modes(newest) == [pb.STICKY, pb.AUTO_SPLIT]
+    assert newest.modes() == [pb.STICKY, pb.AUTO_SPLIT]
 
 
 def test_those_that_are_waited_for_no_longer_are_forgotten() -> None:

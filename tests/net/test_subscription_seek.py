@@ -115,7 +115,7 @@ def test_a_seek_that_timed_out_closes_our_consumer_and_begins_anew() -> None:
 
 
 def test_a_connection_that_is_lost_during_a_seek_is_the_askers_error_and_the_workers_stay() -> None:
-    """One ERROR, and the next message arrives."""
+    """One ERROR, one reconnect, which asks whether it is alone, and the next message arrives."""
     rig = SubscriptionRig()
     worker = rig.worker("a", permits=5)
     rig.link.held.add(T.SEEK)
@@ -124,6 +124,7 @@ def test_a_connection_that_is_lost_during_a_seek_is_the_askers_error_and_the_wor
     lost.lose()
     assert worker.error()[0] == pb.ServiceNotReady
     rig.clock.advance(0)
+    assert rig.link.modes() == [pb.STICKY, pb.AUTO_SPLIT]
     rig.link.deliver((0, single("k")))
     assert worker.entries() == [0]
 

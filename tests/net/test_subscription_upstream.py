@@ -18,13 +18,9 @@ def reconnected(rig: SubscriptionRig) -> FakeBrokerLink:
     old, new = rig.link, rig.brokers.new_link()
     old.lose()
     rig.clock.advance(0)
-    assert modes(new) == [pb.STICKY, pb.AUTO_SPLIT]
+    kinds = [command.subscribe.keySharedMeta.keySharedMode for command in new.sent(T.SUBSCRIBE)]
+    assert kinds == [pb.STICKY, pb.AUTO_SPLIT]
     return new
-
-
-def modes(link: FakeBrokerLink) -> list[int]:
-    """How the gateway's consumers wanted the slots: for themselves, or shared."""
-    return [command.subscribe.keySharedMeta.keySharedMode for command in link.sent(T.SUBSCRIBE)]
 
 
 def holding(count: int) -> tuple[SubscriptionRig, Worker]:

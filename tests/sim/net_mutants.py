@@ -137,7 +137,7 @@ MUTANTS: Final = (
     Mutant(
         "a subscription's next life does not know of a consumer that is being closed",
         "proxy/net/subscription/former.py",
-        "            ours = self._formers.add(self._key, self._gone_s)\n",
+        "            noted = self._formers.add(self._key, self._gone_s)\n",
         "            pass\n",
         tests="tests/net/test_subscription_former.py",
     ),

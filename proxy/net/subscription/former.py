@@ -105,7 +105,7 @@ class FormerConsumer:
     def __init__(self, key: tuple[str, str], formers: Formers, keep_alive_s: float) -> None:
         """None matters yet.
 
-        `keep_alive_s` is ours; the broker's is taken to be no longer than that, or than its default.
+        `keep_alive_s` is the gateway's; the broker's is taken to be no longer than that, or than its default.
         """
         self._key = key
         self._formers = formers
@@ -120,19 +120,19 @@ class FormerConsumer:
         """Whether the consumer that subscribes now, or did last, asks whether it is alone."""
 
     def connection_lost(self) -> None:
-        """Ours is the former one now, and the broker may not know."""
+        """The consumer is the former one now, and the broker may not know."""
         if self.matters():
             self._formers.add(self._key, self._gone_s)
 
     def close(self, link: BrokerLink, consumer_id: int, done: Callable[[], None] | None = None) -> None:
-        """As `close_at`, of ours: until the broker has answered it may keep it."""
-        ours: _Former | None = None
+        """Close the consumer, as `close_at`: until the broker has answered, it may keep it."""
+        noted: _Former | None = None
         if self.matters() and not self._formers.left_s(self._key):
-            ours = self._formers.add(self._key, self._gone_s)
+            noted = self._formers.add(self._key, self._gone_s)
 
         def closed() -> None:
-            if ours is not None:
-                self._formers.remove(self._key, ours)
+            if noted is not None:
+                self._formers.remove(self._key, noted)
 
         close_at(link, consumer_id, done, closed)
 
@@ -144,7 +144,7 @@ class FormerConsumer:
         return self.asked
 
     def gone(self) -> None:
-        """Nobody else is there."""
+        """No other consumer is there."""
         self._formers.remove(self._key)
         self.asked = False
 
@@ -155,16 +155,18 @@ class FormerConsumer:
             self._formers.remove(self._key)
             self.outstayed()
 
-    def stands(self, error: Exception) -> bool:
-        """Whether a broker answered to the question that it, or another, is there."""
-        stands = self.asked and broker_code(error) in _OTHERS_ARE_THERE
+    def refused(self, error: Exception) -> None:
+        """What the broker said to the consumer that subscribed last."""
         former = self._formers.find(self._key)
         if former is not None and self.asked:
-            former.stood = stands
-        return stands
+            former.stood = self.stands(error)
+
+    def stands(self, error: Exception) -> bool:
+        """Whether a broker answered to the question that it, or another, is there."""
+        return self.asked and broker_code(error) in _OTHERS_ARE_THERE
 
     def says(self, error: Exception) -> str:
-        """What a broker said, in words of ours if it was asked."""
+        """What a broker said; the gateway says it in its own words if it asked."""
         if not self.stands(error):
             return str(error)
         left = lasting(self._formers.left_s(self._key))

@@ -295,6 +295,7 @@ class SubscriptionUpstream:
         self.former.close(link, self.consumer_id, closed)
 
     def _failed(self, error: Exception) -> None:
+        self.former.refused(error)
         self._beside = self._beside or self._contended(error)
         if not self.connects and not self._persistent and not self._contended(error):
             self._end(UpstreamState.CLOSED)
