@@ -11,7 +11,7 @@ from proxy.wire.frames import encode_command, encode_message
 from proxy.wire.metadata import build_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 TOPIC = "persistent://public/default/bench"
 SUBSCRIPTION = "bench"
@@ -181,7 +181,7 @@ def batch_tails(count: int, size: int) -> list[bytes]:
 
 def batch_tail(key: str, payloads: list[bytes], sequence_id: int = 0) -> bytes:
     """What follows the command of a batch whose messages share a key, as KeyBased batching makes it."""
-    return _batch_tail([key] * len(payloads), payloads, sequence_id)
+    return mixed_tail([key] * len(payloads), payloads, sequence_id)
 
 
 def random_keys(count: int, key_count: int = KEY_COUNT) -> list[str]:
@@ -194,11 +194,11 @@ def mixed_tails(count: int, size: int, key_count: int = KEY_COUNT) -> list[bytes
     """Batches of `size` messages of random keys, as default batching makes them."""
     keys = random_keys(count * size, key_count)
     payloads = [bytes(PAYLOAD_BYTES)] * size
-    return [_batch_tail(keys[number * size : (number + 1) * size], payloads, number) for number in range(count)]
+    return [mixed_tail(keys[number * size : (number + 1) * size], payloads, number) for number in range(count)]
 
 
-def _batch_tail(keys: list[str], payloads: list[bytes], sequence_id: int) -> bytes:
-    """The key outside is the first message's, as clients write it."""
+def mixed_tail(keys: Sequence[str], payloads: Sequence[bytes], sequence_id: int) -> bytes:
+    """What follows the command of a batch; the key outside is the first message's, as clients write it."""
     metadata = _metadata(keys[0], sequence_id)
     metadata.num_messages_in_batch = len(payloads)
     pieces = []

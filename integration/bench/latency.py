@@ -15,10 +15,11 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pulsar
 
+from integration.bench.batch_producer import BatchProducer
 from integration.bench.frames_made import KEY_COUNT, PAYLOAD_BYTES
 from integration.bench.latency_worker import SENT_AT
 from integration.bench.latency_workers import LatencyWorkers
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 RATE: Final = 1_000
 """Messages a second, one side at a time, unless a load says otherwise."""
-WAKES_PER_S_MAX: Final = 1_000
-"""So often the producer wakes. At a higher rate it sends several messages each time: to wake for each of 10,000 takes a
-fifth of a core from those that are measured."""
 WARM_UP_BLOCKS: Final = 3
 """Seconds of each side that are sent first and do not count."""
 UNBATCHED: Final = {"batching_enabled": False, "block_if_queue_full": True}
@@ -50,8 +48,8 @@ class Load:
     rate: int = RATE
     keys: Sequence[str] = KEYS
     """Of the messages of a second, in turn."""
-    producer: Mapping[str, Any] = field(default_factory=lambda: UNBATCHED)
-    """The producer's settings."""
+    batch_ms: int = 0
+    """After how long a producer sends a batch; 0 for none, message by message."""
     added_ms_max: Mapping[str, float] = field(default_factory=dict)
     """By the name of a quantile."""
     kind: str = ""
@@ -83,7 +81,7 @@ def measure_load(stage: Stage, load: Load) -> list[Row]:
     """All sides, second by second.
 
     Raises:
-        IntegrationError: workers did not start, or did not get everything.
+        IntegrationError: workers did not start, or did not get everything, or the broker did not store it.
     """
     blocks = WARM_UP_BLOCKS + max(1, int(stage.sizes.latency_s))
     with ExitStack() as ends:
@@ -91,7 +89,8 @@ def measure_load(stage: Stage, load: Load) -> list[Row]:
         sides = {side: ends.enter_context(LatencyWorkers(stage, side, load.topic(side))) for side in ALL_SIDES}
         stage.wait_until_quiet()
         meter = stage.meter(**{name: pid for each in sides.values() for name, pid in each.processes.items()})
-        _produce_in_turns(stage.broker.service_url, load, blocks)
+        produce = _batches_in_turns if load.batch_ms else _produce_in_turns
+        produce(stage.broker.service_url, load, blocks)
         done = {side: blocks_of(each.ages_ms(blocks * load.rate), load.rate) for side, each in sides.items()}
         usage = meter.read()
     for side, blocks_done in done.items():
@@ -104,7 +103,7 @@ def _produce_in_turns(service_url: str, load: Load, blocks: int) -> None:
     """Send a second to each side in turn. A message that is late is sent at once."""
     client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     try:
-        producers = [client.create_producer(load.topic(side), **load.producer) for side in ALL_SIDES]
+        producers = [client.create_producer(load.topic(side), **UNBATCHED) for side in ALL_SIDES]
         due = time.monotonic()
         for producer in producers * blocks:
             produce_block(producer, due, load.rate, load.keys)
@@ -115,13 +114,25 @@ def _produce_in_turns(service_url: str, load: Load, blocks: int) -> None:
         client.close()
 
 
+def _batches_in_turns(service_url: str, load: Load, blocks: int) -> None:
+    """As `_produce_in_turns`, of batches."""
+    with ExitStack() as ends:
+        topics = [load.topic(side) for side in ALL_SIDES]
+        producers = [ends.enter_context(BatchProducer(service_url, topic, load.batch_ms)) for topic in topics]
+        due = time.monotonic()
+        for producer in producers * blocks:
+            producer.produce_block(due, list(islice(cycle(load.keys), load.rate)))
+            due = max(due + 1, time.monotonic())
+        for producer in producers:
+            producer.flush()
+
+
 def produce_block(producer: pulsar.Producer, due: float, rate: int = RATE, keys: Sequence[str] = KEYS) -> None:
-    """Send a second's messages, evenly but for the wakes, the first at `due`; one that is late is sent at once."""
+    """Send a second's messages, evenly, the first at `due`; one that is late is sent at once."""
     filling = bytes(PAYLOAD_BYTES - struct.calcsize(SENT_AT))
-    at_a_time = -(-rate // WAKES_PER_S_MAX)
     for number, key in enumerate(islice(cycle(keys), rate)):
         early_s = due + number / rate - time.monotonic()
-        if early_s > 0 and number % at_a_time == 0:
+        if early_s > 0:
             time.sleep(early_s)
         payload = struct.pack(SENT_AT, time.monotonic_ns()) + filling
         producer.send_async(payload, _ignore, partition_key=key)

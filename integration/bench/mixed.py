@@ -5,7 +5,7 @@ it. One backlog is drained by turns direct and through the gateway, as in `drain
 keys and more workers cost is told by the gateway's CPU alone, on backlogs as large: in a small one, what joins cost
 outweighs the messages. A compressed backlog is drained in turns with the same one uncompressed. Workers that make
 trouble are in `mixed_trouble`. What the gateway adds to the latency of messages that are not late is a section of its
-own, measured as `latency`, by a producer with its client's batching.
+own, measured as `latency`, by a producer that batches as clients do.
 """
 
 from __future__ import annotations
@@ -148,25 +148,19 @@ def _compression_rows(stage: Stage, count: int) -> list[Row]:
 
 
 def measure_latency(stage: Stage) -> list[Row]:
-    """By producers that batch as clients do by default.
+    """By a producer that batches as clients do by default.
 
     A broker that has delivered all looks for new entries 10 ms later, and batches come every 10 ms: how long each waits
     for that look drifts from 0 to 10 ms, on either side by itself. A broker of its own looks at once, so that what is
     compared is the way.
     """
     with open_stage(stage.sizes, stage.quiet_wait_s, stage.broker.version, **AT_ONCE) as prompt:
-        return [row for delay_ms in BATCHING_MS for row in measure_load(prompt, _batched(delay_ms))]
+        return [row for batch_ms in BATCHING_MS for row in measure_load(prompt, _batched(batch_ms))]
 
 
-def _batched(delay_ms: int) -> Load:
-    producer = {
-        "batching_enabled": True,
-        "batching_max_publish_delay_ms": delay_ms,
-        "block_if_queue_full": True,
-    }
-    keys = random_keys(LATENCY_RATE)
-    name = f"{LATENCY}-{delay_ms}"
-    return Load(LATENCY, name, LATENCY_RATE, keys, producer, ADDED_MS_MAX, f" in batches of {delay_ms} ms")
+def _batched(batch_ms: int) -> Load:
+    keys, name = random_keys(LATENCY_RATE), f"{LATENCY}-{batch_ms}"
+    return Load(LATENCY, name, LATENCY_RATE, keys, batch_ms, ADDED_MS_MAX, f" in batches of {batch_ms} ms")
 
 
 def _passages(gateway: Sequence[Drain]) -> list[Passage]:

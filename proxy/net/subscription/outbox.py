@@ -109,13 +109,14 @@ class Outbox:
                 pieces = [b"".join(pieces)]
             for each in pieces:
                 link.send(each)
+            sent += len(group)
+            if sent == len(units):
+                link.push()  # before the books are kept: the worker reads meanwhile
             if self._monitor is not None:
                 self._monitor.sent(worker, group)
             self._observe(worker, group)
-            sent += len(group)
         worker.outbox = []
         self._counters.sliced_deliveries += slices
-        link.push()
         return True
 
     def _observe(self, worker: Worker, group: Sequence[Part]) -> None:
