@@ -63,7 +63,7 @@ class Content(Protocol):
 class Batch:
     """An entry that is more than one part, or was: what its parts share."""
 
-    __slots__ = ("bytes_held", "content", "foreign", "parts", "position", "slots", "tail", "total")
+    __slots__ = ("bytes_held", "content", "foreign", "parts", "position", "sliceable", "slots", "tail", "total")
 
     def __init__(self, position: int, tail: bytes, total: int, slots: Sequence[int] | None = None) -> None:
         """`total` messages as the entry's metadata counts them, with the slot of each; parts are added by their maker.
@@ -73,6 +73,8 @@ class Batch:
         self.position = position
         self.tail = tail
         self.total = total
+        self.sliceable = sliceable(entry_of(position), total)
+        """Whether slices of it can have ids."""
         self.slots = slots
         self.parts: list[Part] = []
         """Those with something unacknowledged. A message in none of them is acknowledged."""
@@ -193,8 +195,10 @@ class Part:
     @property
     def divisible(self) -> bool:
         """Whether some of its messages can be sent without the others."""
-        total = self.batch.total if self.batch is not None else self.count
-        return not self.opaque and sliceable(entry_of(self.position), total)
+        batch = self.batch
+        if batch is not None:
+            return batch.sliceable and not self.opaque
+        return not self.opaque and sliceable(entry_of(self.position), self.count)
 
     @property
     def wire_bytes(self) -> int:

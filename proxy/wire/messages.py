@@ -80,8 +80,8 @@ class _Layout(NamedTuple):
 class MessageStart:
     """What stands before the tails in a worker's MESSAGE frames of one ledger, redelivery count and size of entry ids.
 
-    A writer of many keeps the last one: it is right as long as `ledger` and `redeliveries` are, for the entry ids
-    from `lowest` to below `above`.
+    A writer of many keeps the last one: it is right as long as its numbers and `extras` are, for the entry ids from
+    `lowest` to below `above`.
     """
 
     __slots__ = (
@@ -91,6 +91,8 @@ class MessageStart:
         "_entry_bytes",
         "_pack",
         "above",
+        "consumer_id",
+        "extras",
         "ledger",
         "lowest",
         "redeliveries",
@@ -99,7 +101,7 @@ class MessageStart:
     def __init__(self, consumer_id: int, ledger: int, entry_bytes: int, redelivery_count: int, extras: Extras) -> None:
         """Raises ValueError where a number does not fit its field."""
         before, after = _wrap(consumer_id, ledger, entry_bytes, redelivery_count, extras)
-        self.ledger, self.redeliveries = ledger, redelivery_count
+        self.consumer_id, self.ledger, self.redeliveries, self.extras = consumer_id, ledger, redelivery_count, extras
         self.lowest = 1 << 7 * (entry_bytes - 1) if entry_bytes > 1 else 0
         self.above = 1 << 7 * entry_bytes
         self._before, self._after, self._entry_bytes = before, after, entry_bytes

@@ -48,10 +48,12 @@ class BatchContents:
 
     def keep(self, batch: Batch, opened: OpenedBatch) -> None:
         """A batch that the dispatcher has not got yet comes with what was read of it."""
-        if self._outstanding.bytes_held + opened.bytes_held > self._budget_bytes:
+        size = opened.bytes_held
+        if self._outstanding.bytes_held + size > self._budget_bytes:
             opened.close()
+            size = opened.bytes_held
         batch.content = opened
-        batch.bytes_held += opened.bytes_held
+        batch.bytes_held += size
 
     def piece(self, batch: Batch, indexes: Sequence[int]) -> bytes:
         """The tail of a smaller batch with the messages `indexes` of one that the dispatcher has.

@@ -43,7 +43,7 @@ _BROKER_ENTRY_MAGIC: Final = b"\x02"
 class Outbox:
     """Writes workers' outboxes to their links."""
 
-    __slots__ = ("_contents", "_counters", "_monitor", "_now", "_recorder", "dispatch_latency")
+    __slots__ = ("_contents", "_counters", "_monitor", "_now", "_recorder", "_start", "dispatch_latency")
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class Outbox:
         self._counters = counters
         self._now = now
         self._contents = contents
+        self._start: MessageStart | None = None
+        """The last that was written: workers with a connection each mostly have the same consumer id."""
         self.dispatch_latency = Histogram()
         """From an entry's arrival to its being written to a worker's socket, for each delivery's first attempt."""
 
@@ -68,7 +70,8 @@ class Outbox:
         consumer_id = link.consumer_id
         keeps_broker_entry = link.accepts_broker_entry_metadata
         piece = self._contents.piece
-        start: MessageStart | None = None
+        last = self._start
+        start = last if last is not None and last.consumer_id == consumer_id and last.extras is extras else None
         sent = slices = 0
         while sent < len(units):
             if not link.writable:
@@ -98,7 +101,7 @@ class Outbox:
                     or redeliveries != start.redeliveries
                     or not start.lowest <= entry < start.above
                 ):
-                    start = message_start(consumer_id, ledger, entry, redeliveries, extras)
+                    start = self._start = message_start(consumer_id, ledger, entry, redeliveries, extras)
                 pieces.append(start.of(entry, len(tail)))
                 pieces.append(tail)
                 room -= len(tail)
