@@ -135,6 +135,12 @@ def send_receipt(producer_id: int, sequence_id: int) -> bytes:
     return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEND_RECEIPT, send_receipt=body))
 
 
+def producer(topic: str, producer_id: int) -> bytes:
+    """PRODUCER; its request id is 1."""
+    body = pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=1)
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.PRODUCER, producer=body))
+
+
 def producer_success(request_id: int) -> bytes:
     """PRODUCER_SUCCESS, with a name that the broker chose."""
     body = pb.CommandProducerSuccess(request_id=request_id, producer_name=f"standalone-0-{request_id}")

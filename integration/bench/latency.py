@@ -14,6 +14,7 @@ import struct
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,7 @@ from integration.bench.report import Row, Spread, differences
 from integration.bench.stage import ALL_SIDES, Side, Stage, with_proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 RATE: Final = 1_000
 """Messages a second, one side at a time, unless a load says otherwise."""
@@ -104,10 +105,7 @@ def _produce_in_turns(service_url: str, load: Load, blocks: int) -> None:
     client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     try:
         producers = [client.create_producer(load.topic(side), **UNBATCHED) for side in ALL_SIDES]
-        due = time.monotonic()
-        for producer in producers * blocks:
-            produce_block(producer, due, load.rate, load.keys)
-            due = max(due + 1, time.monotonic())
+        _send_in_turns([partial(produce_block, each, rate=load.rate, keys=load.keys) for each in producers], blocks)
         for producer in producers:
             producer.flush()
     finally:
@@ -116,15 +114,22 @@ def _produce_in_turns(service_url: str, load: Load, blocks: int) -> None:
 
 def _batches_in_turns(service_url: str, load: Load, blocks: int) -> None:
     """As `_produce_in_turns`, of batches."""
+    keys = list(islice(cycle(load.keys), load.rate))
     with ExitStack() as ends:
         topics = [load.topic(side) for side in ALL_SIDES]
         producers = [ends.enter_context(BatchProducer(service_url, topic, load.batch_ms)) for topic in topics]
-        due = time.monotonic()
-        for producer in producers * blocks:
-            producer.produce_block(due, list(islice(cycle(load.keys), load.rate)))
-            due = max(due + 1, time.monotonic())
+        _send_in_turns([partial(each.produce_block, keys=keys) for each in producers], blocks)
         for producer in producers:
             producer.flush()
+
+
+def _send_in_turns(senders: Sequence[Callable[[float], None]], blocks: int) -> None:
+    """Call each with the moment at which its second is due, so many rounds."""
+    due = time.monotonic()
+    for _ in range(blocks):
+        for send in senders:
+            send(due)
+            due = max(due + 1, time.monotonic())
 
 
 def produce_block(producer: pulsar.Producer, due: float, rate: int = RATE, keys: Sequence[str] = KEYS) -> None:

@@ -111,9 +111,3 @@ class Peer(asyncio.Protocol):
 def lookup(topic: str) -> bytes:
     """LOOKUP, which makes the broker take the topic on."""
     return encode_command(_T(type=_T.LOOKUP, lookupTopic=pb.CommandLookupTopic(topic=topic, request_id=1)))
-
-
-def producer(topic: str, producer_id: int) -> bytes:
-    """PRODUCER."""
-    body = pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=1)
-    return encode_command(_T(type=_T.PRODUCER, producer=body))

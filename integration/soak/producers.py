@@ -14,10 +14,11 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from integration.bench import frames_made
 from integration.errors import IntegrationError
 from integration.soak.child import Samples, every, finish_asked, raise_descriptor_limit
 from integration.soak.content import BATCH_MESSAGES, Content, send_frame
-from integration.soak.peer import Peer, lookup, producer
+from integration.soak.peer import Peer, lookup
 from integration.soak.plan import Plan
 from proxy.wire import pulsar_pb2 as pb
 
@@ -49,7 +50,7 @@ class Producers:
         for number in range(self._plan.active_subscriptions):
             topic = self._plan.active_topic(number)
             await self._peer.ask(lookup(topic))
-            await self._peer.ask(producer(topic, number))
+            await self._peer.ask(frames_made.producer(topic, number))
         self._last = time.monotonic()
 
     def tick(self) -> None:

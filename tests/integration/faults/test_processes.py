@@ -102,8 +102,8 @@ def put(line: Line, path: str) -> None:
 
 def stored(line: Line) -> int:
     """Messages that the broker has stored since it loaded the topic; 0 while it does not serve it."""
-    with httpx.Client(trust_env=False, timeout=60) as http:
-        answer = http.get(f"{line.broker.admin_url}/admin/v2/{line.topic.replace('://', '/')}/stats")
+    with line.broker.admin() as http:
+        answer = http.get(f"/admin/v2/{line.topic.replace('://', '/')}/stats")
     return int(answer.json()["msgInCounter"]) if answer.is_success else 0
 
 
@@ -117,8 +117,7 @@ def has_ended(line: Line) -> bool:
 def test_topics_are_unloaded(unload: Callable[[Line], None], line: Line) -> None:
     """The broker fences the topic and closes the gateway's consumer; producers of the gateway lose theirs too.
 
-    Not while one is on its way back: Pulsar's C++ client, told of the end of what it is about to be granted, takes
-    itself for connected and hangs for ever.
+    Not while one is on its way back: a producer of Pulsar's C++ client that is closed then may hang for ever.
     """
     with line.load(Batching.NONE, producer_url=line.gateway.service_url) as run:
 
