@@ -51,8 +51,8 @@ class Diversions:
         "make_way",
         "messages_total",
         "parked",
-        "redriving",
         "stray",
+        "taken_out",
         "trouble",
         "wants_turn",
     )
@@ -75,8 +75,9 @@ class Diversions:
         """Why they do not arrive, if they do not; set by the caller."""
         self.parked: set[int] = set()
         """Slots of which everything goes, as it comes: see `parking`. Each is in `held`."""
-        self.redriving: dict[int, None] = {}
-        """Parked slots of which what was parked is delivered; what comes meanwhile waits behind it."""
+        self.taken_out: dict[int, bool] = {}
+        """Parked slots of which nothing new goes, by order of an operator: what comes waits. Whether what was parked is
+        delivered already."""
         self.dirty: dict[int, None] = {}
         """Parked slots of which something may wait that is to go; the caller looks at them once a turn."""
         self.stray: dict[int, None] = {}
@@ -101,7 +102,7 @@ class Diversions:
         if slot not in self.held:
             return False
         batch = part.batch
-        return slot not in self.redriving or batch is None or not batch.foreign
+        return not self.taken_out.get(slot) or batch is None or not batch.foreign
 
     def add(self, part: Part) -> None:
         """This one goes; the caller of the dispatcher places it with its slot's other messages."""
@@ -217,7 +218,7 @@ class Diversions:
         """None goes any more."""
         self.held = {slot: {} for slot in self.parked}
         self.stray.clear()
-        self.redriving.clear()
+        self.taken_out.clear()
         self.dirty.clear()
         self.fresh.clear()
         self._stored.clear()

@@ -185,11 +185,28 @@ def _parked(case: _Case) -> Verdict:
     waits = dead_letters_wait(case.dispatcher, case.around)
     if waits is not None and case.dispatcher.diversions.held[case.told.slot]:
         return waits
+    if case.told.slot in case.dispatcher.diversions.taken_out:
+        return _taken_out(case)
     says = f"A message of hash slot {case.told.slot} has used its attempts, so the slot is parked."
     advice = (
         "Remove the cause, then deliver what is parked (keyline redrive), or delete it (keyline drop). This lists it:"
     )
     return case.verdict(says, advice, f"keyline parked {case.around.target}")
+
+
+def _taken_out(case: _Case) -> Verdict:
+    """An operator has ordered a redrive or a drop, which may wait for a worker."""
+    dispatcher, slot = case.dispatcher, case.told.slot
+    says = f"What is parked of hash slot {slot} is being redriven, or dropped."
+    advice = "It ends by itself. This shows what is left:"
+    if not case.told.unacked_messages:
+        return case.verdict(says, advice, f"keyline parked {case.around.target}")
+    worker = dispatcher.holder_at(dispatcher.slots.holder(slot))
+    case = case._replace(worker=worker, health=case.checkup.workers.get(worker))
+    says = f"{says} {_unacked(case)} at {worker.name}, which must acknowledge or give back what it has. "
+    if case.health is not None and case.health.state in _TROUBLED:
+        return _troubled(case, says)
+    return case.verdict(says.rstrip(), advice, f"keyline pending {case.around.target} {quote(worker.name)}")
 
 
 def _paused(case: _Case) -> Verdict:

@@ -10,6 +10,7 @@ Problem: what follows a poisoned message may not be worked on before it, and mus
 - No join gate holds what is redriven, for it stands before what a gate waits for. No worker has any of its slot when it
   begins, which is what gates are for.
 - If something that is redriven uses its attempts again, the rest stays in the lot and the slot is parked as before.
+  What workers still have of it goes back into the lot if they give it back, until a redrive begins anew.
 
 So what the parking topic has of a slot is older than what the original topic has of it, and the slot is parked as long
 as there is any: a reader of the parking topic knows which slots are parked. One exception: what the parking topic
@@ -43,9 +44,10 @@ def give_up(dispatcher: Serving, part: Part) -> None:
     """A part that came back has used its attempts; the caller places it."""
     diversions = dispatcher.diversions
     if part.foreign:
-        diversions.redriving.pop(part.slot, None)
         diversions.stray[part.slot] = None
-        diversions.failed[part.slot] = None
+        if diversions.taken_out.get(part.slot):  # else it is of a redrive that is over
+            diversions.taken_out[part.slot] = False
+            diversions.failed[part.slot] = None
     elif dispatcher.policy.dead_letter_after:
         diversions.add(part)
     else:
@@ -65,15 +67,15 @@ def collect(dispatcher: Serving, now: float) -> None:
     """Find what is to go, of slots of which something came: it is `Diversions.fresh` then."""
     diversions = dispatcher.diversions
     dirty, diversions.dirty = diversions.dirty, {}
-    due = [slot for slot in dirty if slot in diversions.parked and slot not in diversions.redriving]
+    due = [slot for slot in dirty if slot in diversions.parked and not diversions.taken_out.get(slot)]
     stray = {slot for slot in due if slot in diversions.stray}
     if stray:
         _gather(dispatcher, stray, now)
     for slot in due:
         _leave_in_lot(dispatcher, slot)
         entry = dispatcher.blocked.get(slot)
-        if entry is None or dispatcher.slots.holder(slot):
-            continue  # a worker may give something back that goes before these
+        if entry is None or slot in diversions.taken_out or dispatcher.slots.holder(slot):
+            continue  # of the last, a worker may give something back that goes before these
         if not _send_off(dispatcher, _new_of(entry.parts, diversions.held[slot]), entry.parts):
             diversions.dirty[slot] = None
 
@@ -93,11 +95,22 @@ def collect_up_to(dispatcher: Serving, slot: int, place: tuple[int, int]) -> boo
     return bool(early)
 
 
-def begin_redrive(dispatcher: Serving, slot: int) -> None:
+def take_out(dispatcher: Serving, slot: int) -> None:
     """What comes of the slot waits from now on; what is on its way to the lot arrives there yet."""
-    assert slot in dispatcher.diversions.parked
-    dispatcher.diversions.redriving[slot] = None
-    dispatcher.diversions.failed.pop(slot, None)  # by what workers still had of a redrive that is over
+    diversions = dispatcher.diversions
+    assert slot in diversions.parked
+    diversions.taken_out[slot] = False
+    diversions.stray[slot] = diversions.dirty[slot] = None  # what a redrive that is over has handed on
+    dispatcher.retries.forget(slot)
+
+
+def begin_redrive(dispatcher: Serving, slot: int) -> None:
+    """What is parked of a slot that is taken out is delivered from now on, as `feed` hands it on.
+
+    No worker has anything of the slot: what came back from an earlier redrive is in the lot, or would overtake what is.
+    """
+    assert slot in dispatcher.diversions.taken_out
+    dispatcher.diversions.taken_out[slot] = True
 
 
 def feed(dispatcher: Serving, part: Part, now: float) -> None:
@@ -116,7 +129,7 @@ def release(dispatcher: Serving, slot: int, now: float) -> None:
     """Nothing of the slot is in the lot: it goes on, with what waits."""
     diversions = dispatcher.diversions
     diversions.parked.discard(slot)
-    diversions.redriving.pop(slot, None)
+    diversions.taken_out.pop(slot, None)
     diversions.dirty.pop(slot, None)
     if not diversions.held[slot]:
         del diversions.held[slot]

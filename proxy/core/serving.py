@@ -203,8 +203,6 @@ class Serving(Targets):
         An entry that only goes whole goes when nothing of its slot is at the worker.
         """
         slot = part.slot
-        if part.chunk is not None and self.needed_by(part) is worker:
-            return part
         blocked = self.blocked.get(slot)
         if blocked is not None and blocked.parts[0].order < part.order:
             insert_all(blocked.parts, (part,))
@@ -212,6 +210,8 @@ class Serving(Targets):
             if freed:  # it came when this stood here already: brokers send again what they have forgotten
                 insert_all(worker.ready, freed)
             return None
+        if part.chunk is not None and self.needed_by(part) is worker:
+            return part
         room = 0 if slot in self.retries.held or self.diversions.holds(slot, part) else self._room(slot)
         if not self._fits(part, room):
             insert_all(self._blocked_slot(slot).parts, (part,))
@@ -262,6 +262,7 @@ class Serving(Targets):
             waiting = [(worker.ready, part) for part in ready.get(slot, ())]
             if blocked is not None:
                 waiting += [(blocked.parts, part) for part in blocked.parts if part.chunk is not None]
+                waiting.sort(key=_order)  # under a window earlier ones are blocked than stand in the queue
             for queue, part in waiting:
                 if worker.permits > 0 and self.needed_by(part) is worker:
                     if self._lacks(part):
@@ -341,6 +342,10 @@ class Serving(Targets):
         touched = self.touched
         self.touched = []
         return touched
+
+
+def _order(waiting: tuple[deque[Part], Part]) -> tuple[int, int]:
+    return waiting[1].order
 
 
 def _chunks_by_slot(worker: Worker, slots: Container[int]) -> dict[int, list[Part]]:

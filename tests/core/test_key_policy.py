@@ -138,6 +138,34 @@ def test_an_earlier_message_that_comes_late_goes_first() -> None:
     assert got == [5, 17, 24, 30]
 
 
+@pytest.mark.parametrize("drained", [False, True])
+def test_chunks_come_in_their_order_though_later_ones_stand_before_a_full_window(*, drained: bool) -> None:
+    """The window keeps back what comes up in its worker's queue; the rest of the message stands there still.
+
+    A worker that is drained gets the rest of what it has begun, past its queue.
+    """
+    rig = Rig(c1=[A, B])
+    rig.dispatcher.set_policy(KeyPolicy(window=2))
+    rig.join("c1", 0)
+    rig.entries(A, 0, 1)
+    for index in range(3):
+        rig.chunk(2 + index, A, "u", index, 4)
+    rig.entries(B, 5)
+    rig.chunk(6, A, "u", 3, 4)
+    rig.entries(A, 7)
+    rig.flow("c1", 3)
+    assert rig.got("c1") == [0, 1, 5]
+    rig.ack("c1", 0)
+    rig.flow("c1", 1)
+    assert rig.got("c1") == [2]
+    rig.dispatcher.set_drained(rig.workers["c1"], drained, rig.now)
+    rig.flow("c1", 10)
+    assert rig.got("c1") == [3, 4, 6]
+    rig.dispatcher.set_drained(rig.workers["c1"], False, rig.now)
+    rig.ack("c1", 1, 2, 3, 4, 6)
+    assert rig.got("c1") == [7]
+
+
 def test_a_chunked_message_is_one_message() -> None:
     """Who has its beginning gets the rest beyond the window, which could never be acknowledged otherwise."""
     rig = rig_of(ONE)

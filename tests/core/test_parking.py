@@ -12,9 +12,12 @@ from proxy.core.diversion import arrived
 from proxy.core.entry import Part
 from proxy.core.explain import SlotState, explain_slot
 from proxy.core.key_policy import KeyPolicy
+from proxy.core.key_verdict import explained
 from proxy.core.positions import entry_of, pack
+from proxy.core.verdict import Surroundings
 from proxy.core.waiting import WaitReason
 from proxy.core.worker import Worker
+from proxy.core.worker_health import UNKNOWN_S
 from tests.core.test_dead_letters import numbers
 from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
 from tests.core.test_key_policy import reason, rig_of
@@ -43,6 +46,19 @@ class Lot:
             self.has.append(part)
             arrived(dispatcher, part, self.rig.now)
         return numbers(fresh)
+
+    def redrive(self) -> None:
+        """By order of an operator, when no worker has anything of the slot."""
+        parking.take_out(self.rig.dispatcher, A)
+        parking.begin_redrive(self.rig.dispatcher, A)
+
+    def end_failed(self) -> None:
+        """The redrive has failed, and is over for who carries it out."""
+        diversions = self.rig.dispatcher.diversions
+        assert list(diversions.failed) == [A]
+        diversions.failed.clear()
+        del diversions.taken_out[A]
+        diversions.dirty[A] = None
 
     def feed(self, count: int = 100) -> None:
         """Hand on what is parked."""
@@ -140,7 +156,7 @@ def test_a_join_gate_holds_nothing_that_is_redriven() -> None:
     rig.entries(A, 3)
     assert lot.turn() == [3]
     assert rig.workers["c2"].join_gate is not None
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     lot.feed()
     rig.flow("c2", 1)
     assert rig.got("c2") == [2]
@@ -161,11 +177,11 @@ def test_a_redrive_that_fails_leaves_no_chunked_message_half_at_a_worker() -> No
     rig.entries(A, 3)
     assert lot.turn() == [0, 1, 2, 3]
     rig.dispatcher.workers[1].permits = 2
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     lot.feed()
     assert rig.got("c1") == [0, 1]
     rig.nack("c1", 0)
-    rig.dispatcher.diversions.dirty[A] = None
+    lot.end_failed()
     assert lot.turn() == []
     rig.flow("c1", 10)
     assert rig.got("c1") == [2]
@@ -185,7 +201,7 @@ def test_what_is_redriven_comes_before_what_is_newer(window: int) -> None:
     lot.turn()
     parked = numbers(lot.has)
     rig.acked_upstream()
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     rig.entries(A, 7, 8)
     assert lot.turn() == []
     lot.feed()
@@ -205,13 +221,12 @@ def test_a_redriven_message_that_fails_again_leaves_the_rest_in_the_lot() -> Non
     """The slot is parked as before, and what came meanwhile goes behind the rest."""
     rig, lot = poisoned()
     lot.turn()
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     rig.entries(A, 5)
     lot.feed()
     assert rig.got("c1") == [0]
     rig.nack("c1", 0)
-    assert list(rig.dispatcher.diversions.failed) == [A]
-    rig.dispatcher.diversions.dirty[A] = None
+    lot.end_failed()
     assert lot.turn() == [5]
     assert rig.got("c1") == []
     assert numbers(lot.has) == [0, 1, 2, 5]
@@ -219,18 +234,26 @@ def test_a_redriven_message_that_fails_again_leaves_the_rest_in_the_lot() -> Non
     assert not rig.dispatcher.outstanding.bytes_held
 
 
-def test_what_comes_back_of_a_redrive_that_is_over_does_not_end_the_next_one() -> None:
-    """Workers that have more of the slot give it back later; nothing of the next redrive has been delivered yet."""
+def fails_while_held() -> tuple[Rig, Lot]:
+    """The redrive of 0, 1 and 2 is over since 0 has used its attempts; the worker still has the others."""
     rig, lot = poisoned(KeyPolicy(park_after=1))
     rig.nack("c1", 1)
     rig.nack("c1", 2)
     lot.turn()
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     lot.feed()
-    rig.got("c1")
+    assert rig.got("c1") == [0, 1, 2]
     rig.nack("c1", 0)
-    rig.dispatcher.diversions.failed.clear()  # as who carries out orders does, with the order that has failed
+    lot.end_failed()
+    lot.turn()
+    return rig, lot
+
+
+def test_what_comes_back_of_a_redrive_that_is_over_does_not_end_the_next_one() -> None:
+    """Workers that have more of the slot give it back later; nothing of the next redrive has been delivered yet."""
+    rig, lot = fails_while_held()
     rig.nack("c1", 1)
+    parking.take_out(rig.dispatcher, A)
     rig.nack("c1", 2)
     lot.turn()
     parking.begin_redrive(rig.dispatcher, A)
@@ -239,11 +262,40 @@ def test_what_comes_back_of_a_redrive_that_is_over_does_not_end_the_next_one() -
     assert rig.got("c1") == [0, 1, 2]
 
 
+def test_what_comes_back_before_the_next_redrive_begins_is_in_the_lot_again() -> None:
+    """Else it would be delivered at once, before what the lot has of it that is older."""
+    rig, lot = fails_while_held()
+    parking.take_out(rig.dispatcher, A)
+    rig.leave("c1")
+    rig.join("c2", 10)
+    lot.turn()
+    assert rig.got("c2") == []
+    assert rig.dispatcher.waiting_messages == 0
+    assert not rig.dispatcher.diversions.fed
+    parking.begin_redrive(rig.dispatcher, A)
+    lot.feed()
+    assert rig.got("c2") == [0, 1, 2]
+
+
+def test_a_key_that_is_taken_out_waits_for_no_retry() -> None:
+    """The operator wants it now, and what is not in the lot goes on when the lot has nothing."""
+    rig = rig_of(KeyPolicy(retry_delay_s=60.0, park_after=2))
+    rig.entries(A, 0, 1)
+    assert rig.got("c1") == [0, 1]
+    rig.nack("c1", 1)
+    parking.mark(rig.dispatcher, A)
+    assert rig.dispatcher.retries.held
+    parking.take_out(rig.dispatcher, A)
+    rig.ack("c1", 0)
+    parking.release(rig.dispatcher, A, rig.now)
+    assert rig.got("c1") == [1]
+
+
 def test_what_is_redriven_is_not_the_original_topics() -> None:
     """A broker that tells how far its cursor is means what it sent, not what is redriven."""
     rig, lot = poisoned()
     lot.turn()
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     lot.feed()
     reposition.discard_up_to(rig.dispatcher, pack(LEDGER, 9), rig.now)
     assert rig.got("c1") == [0]
@@ -256,7 +308,7 @@ def test_a_redriven_message_moves_with_its_key() -> None:
     """Its worker leaves: it goes to the next, before all that is newer."""
     rig, lot = poisoned()
     lot.turn()
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     lot.feed()
     assert rig.got("c1") == [0]
     rig.join("c2", 10)
@@ -270,11 +322,11 @@ def test_a_seek_ends_a_redrive_and_the_slot_stays_parked() -> None:
     """What is in the lot is there still."""
     rig, lot = poisoned()
     lot.turn()
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     lot.feed()
     reposition.reset(rig.dispatcher, rig.now)
     assert rig.dispatcher.diversions.parked == {A}
-    assert not rig.dispatcher.diversions.redriving
+    assert not rig.dispatcher.diversions.taken_out
     rig.entries(A, 3)
     assert rig.got("c1") == []
     assert lot.turn() == [3]
@@ -289,6 +341,25 @@ def test_an_empty_parked_slot_says_so() -> None:
     assert "redrive or drop" in told.unblocks
 
 
+def test_who_asks_why_a_redrive_waits_hears_of_the_worker() -> None:
+    """It must let go of what it has of an earlier one; without one, the redrive goes on by itself."""
+    rig, lot = fails_while_held()
+    parking.take_out(rig.dispatcher, A)
+    rig.now += UNKNOWN_S
+    around = Surroundings(target="orders billing")
+    verdict = explained(rig.dispatcher, A, rig.now, around).verdict
+    assert verdict is not None
+    assert verdict.worker == "c1"
+    assert "2 messages of it are at c1, which must acknowledge or give back" in verdict.says
+    assert verdict.command == "keyline pending orders billing c1"
+    rig.ack("c1", 1, 2)
+    lot.turn()
+    verdict = explained(rig.dispatcher, A, rig.now, around).verdict
+    assert verdict is not None
+    assert verdict.says == f"What is parked of hash slot {A} is being redriven, or dropped."
+    assert verdict.command == "keyline parked orders billing"
+
+
 @pytest.mark.parametrize("window", [0, 1])
 def test_older_messages_that_come_again_do_not_stop_a_redrive(window: int) -> None:
     """After a seek, or after a crash before their acknowledgement: they go on behind what is parked."""
@@ -299,7 +370,7 @@ def test_older_messages_that_come_again_do_not_stop_a_redrive(window: int) -> No
     lot.turn()
     parked = numbers(lot.has)
     reposition.reset(rig.dispatcher, rig.now)
-    parking.begin_redrive(rig.dispatcher, A)
+    lot.redrive()
     rig.entries(A, 0, 1, 2)
     lot.feed()
     rig.entries(A, 3)

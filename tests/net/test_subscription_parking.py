@@ -97,7 +97,7 @@ def opened(lot: Lot, mark_delete: int | None = None, **settings: object) -> tupl
 
     All up to the entry `mark_delete` is acknowledged, as the broker tells it.
     """
-    rig = SubscriptionRig(park_after=1, key_window=1, **settings)
+    rig = SubscriptionRig(**{"park_after": 1, "key_window": 1, **settings})
     if mark_delete is not None:
         rig.link.mark_delete = LEDGER, mark_delete
     lot.sent.clear()
@@ -255,6 +255,31 @@ def test_a_dropped_key_goes_on_with_what_is_newer() -> None:
     assert rig.subscription.lot.order(slot, redrive=False) == 2
     arrive(rig, (2, single("k", b"2")))
     assert redriven(rig, lot, worker) == [b"2"]
+    assert lot.left() == []
+
+
+def test_a_drop_waits_for_what_a_worker_has_of_an_earlier_redrive() -> None:
+    """What it gives back is in the parking topic again, and dropped: its last copy is not deleted under its hands."""
+    lot = Lot()
+    rig, worker = opened(lot, key_window=0)
+    arrive(rig, *((entry, single("k", b"%d" % entry)) for entry in range(3)))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    order_redrive(rig)
+    lot.pump(rig)
+    first, second, third = worker.messages()
+    worker.redeliver(first)
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    assert rig.subscription.lot.state_of(slot) == "parked"
+    assert rig.subscription.lot.order(slot, redrive=False) == 3
+    arrive(rig, (3, single("k", b"3")))
+    lot.pump(rig)
+    assert len(lot.left()) == 3
+    worker.redeliver(second)
+    worker.ack(third)
+    assert redriven(rig, lot, worker) == [b"3"]
     assert lot.left() == []
 
 

@@ -56,6 +56,21 @@ def test_a_redrive_after_a_restart_waits_for_the_message_that_was_refused() -> N
     assert not rig.subscription.state.dispatcher.diversions.parked
 
 
+def test_what_is_older_goes_in_while_the_topic_is_read() -> None:
+    """If it waited until the topic was read up to the last that is parked, it would fill the look-ahead, for ever."""
+    lot = left_with_a_gap()
+    lot.refused.clear()
+    rig, worker = opened(lot, mark_delete=0)
+    order_redrive(rig)
+    arrive(rig, (1, single("k", b"1")))
+    lot.pump(rig)
+    assert contents(lot) == [b"0", b"2", b"3", b"1"]
+    assert not rig.subscription.state.dispatcher.waiting_messages
+    assert worker.messages() == []
+    arrive(rig, (4, single("k", b"4")))
+    assert redriven(rig, lot, worker) == [b"0", b"1", b"2", b"3", b"4"]
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_redrive_after_a_restart_ends_if_the_message_is_refused_again(*, first: bool) -> None:
     """Whether it has come before the order or comes behind it: the reason is told, and nothing is delivered."""

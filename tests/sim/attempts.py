@@ -63,6 +63,12 @@ class Attempts:
             self._over.discard(number)
             self._anew.add(number)
 
+    def may_begin_again(self, numbers: Iterable[int]) -> None:
+        """Of these: it may be another copy that is delivered from now on."""
+        for number in numbers:
+            self._given_back.pop(number, None)
+            self._over.discard(number)
+
     def let_deliver(self, numbers: Iterable[int]) -> None:
         """These may be delivered again, whatever was."""
         self._over.difference_update(numbers)
@@ -79,10 +85,14 @@ class Attempts:
             else:
                 self.dropped.add(pieces[0])
 
-    def claimed(self, numbers: Iterable[int]) -> None:
-        """A worker has acknowledged these in a transaction: an abort is an attempt more, and never the last one."""
+    def claimed(self, numbers: set[int], parked: set[int]) -> None:
+        """A worker has acknowledged these in a transaction: an abort is an attempt more, and never the last one.
+
+        But for those that are `parked`: the worker may have the copy, of which that is refused, and give it back.
+        """
         self._came_back.update(numbers)
-        self._fit.difference_update(numbers)
+        self._fit -= numbers
+        self._fit |= parked
 
     def left_behind(self, deliveries: Iterable[Iterable[int]]) -> None:
         """A worker has gone that had all these, in the order in which it got them."""

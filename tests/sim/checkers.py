@@ -413,7 +413,7 @@ class Model(Holdings):
             for claimed, taken in self.claims.claim(connection, seat, body).items():
                 self._take_from(seat, claimed, taken)
                 if self.attempts is not None:
-                    self.attempts.claimed(taken)
+                    self.attempts.claimed(taken, set(filter(self._is_parked, taken)))
             return
         touched: list[int] = []
         for place in body.message_id:
@@ -466,6 +466,8 @@ class Model(Holdings):
             self.retry_at.update((number, self._now() + self.keys.retry_delay_s) for number in numbers if number >= 0)
         if self.attempts is not None:
             self.attempts.given_back(seat, numbers)
+        if self.lot is not None:
+            self.lot.given_back(numbers)
 
     # ---- ends
 

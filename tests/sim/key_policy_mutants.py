@@ -71,6 +71,20 @@ MUTANTS: Final = (
         tests="tests/core/test_key_policy.py",
     ),
     Mutant(
+        "a chunk passes earlier ones of its message that the window keeps back",
+        "proxy/core/serving.py",
+        "        if blocked is not None and blocked.parts[0].order < part.order:\n",
+        "        if blocked is not None and part.chunk is None and blocked.parts[0].order < part.order:\n",
+        tests="tests/core/test_key_policy.py",
+    ),
+    Mutant(
+        "a worker that gets nothing new gets the rest of a message as it stands in its queue first",
+        "proxy/core/serving.py",
+        "                waiting.sort(key=_order)  # under a window earlier ones are blocked than stand in the queue\n",
+        "",
+        tests="tests/core/test_key_policy.py",
+    ),
+    Mutant(
         "a window that an operator widens wakes nobody",
         "proxy/core/policy_change.py",
         "    dispatcher.settle_waiting(now, placed)\n",

@@ -49,6 +49,8 @@ class Lot(OwnTopic):
         """Entry to the messages in it."""
         self._copies: dict[int, set[int]] = {}
         """Message to its entries here, also those that are acknowledged."""
+        self._ordered_at_worker: set[int] = set()
+        """Messages that a worker had when their key was ordered out."""
         self._may_drop: set[int] = set()
         """Messages that are to be deleted by order of an operator."""
         self.dropped: set[int] = set()
@@ -161,11 +163,20 @@ class Lot(OwnTopic):
         for number in numbers:
             if self.has(number):
                 self._counts_anew(number)
+                if number in self._model.holder:
+                    self._ordered_at_worker.add(number)
 
     def _counts_anew(self, number: int) -> None:
         """It is a copy that is delivered from now on."""
         if self._model.attempts is not None and number not in self._model.holder:
             self._model.attempts.begin_again([number])
+
+    def given_back(self, numbers: Iterable[int]) -> None:
+        """A worker wants these again. Of an earlier redrive they are in the lot again, and the next begins anew."""
+        again = self._ordered_at_worker.intersection(numbers)
+        self._ordered_at_worker -= again
+        if self._model.attempts is not None:
+            self._model.attempts.may_begin_again(again)
 
     def another_owner(self) -> None:
         """An order ends with the owner that took it."""

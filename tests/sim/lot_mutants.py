@@ -14,8 +14,8 @@ MUTANTS: Final = (
     Mutant(
         "parking: what waits goes in while a worker has something of its slot",
         CORE,
-        "        if entry is None or dispatcher.slots.holder(slot):\n",
-        "        if entry is None:\n",
+        "        if entry is None or slot in diversions.taken_out or dispatcher.slots.holder(slot):\n",
+        "        if entry is None or slot in diversions.taken_out:\n",
     ),
     Mutant(
         "parking: a redriven message has one attempt only",
@@ -26,14 +26,14 @@ MUTANTS: Final = (
     Mutant(
         "parking: what comes during a redrive is delivered at once",
         DIVERSIONS,
-        "        return slot not in self.redriving or batch is None or not batch.foreign\n",
-        "        return slot not in self.redriving\n",
+        "        return not self.taken_out.get(slot) or batch is None or not batch.foreign\n",
+        "        return not self.taken_out.get(slot)\n",
     ),
     Mutant(
         "parking: a redrive goes on though one of its messages has used its attempts again",
         CORE,
-        "        diversions.redriving.pop(part.slot, None)\n        diversions.stray[part.slot] = None\n",
-        "        diversions.stray[part.slot] = None\n",
+        "            diversions.taken_out[part.slot] = False\n",
+        "",
     ),
     Mutant(
         "parking: what is redriven comes in the order in which it was parked, not in the topic's",
@@ -44,8 +44,22 @@ MUTANTS: Final = (
     Mutant(
         "parking: what comes back of a redrive that is over ends the next one",
         CORE,
-        "    dispatcher.diversions.failed.pop(slot, None)",
-        "    pass",
+        "        if diversions.taken_out.get(part.slot):  #",
+        "        if part.slot in diversions.taken_out:  #",
+        tests="tests/core/test_parking.py",
+    ),
+    Mutant(
+        "parking: what comes back before the next redrive begins is delivered ahead of it",
+        CORE,
+        "    diversions.taken_out[slot] = False\n    diversions.stray",
+        "    diversions.taken_out[slot] = True\n    diversions.stray",
+        tests="tests/core/test_parking.py",
+    ),
+    Mutant(
+        "parking: a key that is taken out waits for a retry",
+        CORE,
+        "    dispatcher.retries.forget(slot)\n",
+        "",
         tests="tests/core/test_parking.py",
     ),
 )

@@ -21,6 +21,7 @@ OF_BYTES: Final = "tests/net/test_subscription_dead_letters.py"
 OF_METADATA: Final = "tests/net/test_subscription_parking_metadata.py tests/wire/test_parked.py"
 OF_MANY: Final = "tests/net/test_subscription_many_redrives.py"
 OF_PARTS: Final = "tests/net/test_subscription_parked_in_part.py"
+OF_ORDERS: Final = "tests/net/test_subscription_parking.py"
 OF_GAPS: Final = "tests/net/test_subscription_parking_gaps.py"
 
 
@@ -89,9 +90,23 @@ MUTANTS: Final = (
     _mutant(
         "a redrive does not wait until the topic was read",
         OUT,
-        "        if not self._reading.has_passed(last[0]):\n",
-        "        if not self._reading:\n",
+        "        elif not self._reading.has_passed(last[0]):\n",
+        "        elif not self._reading:\n",
         OF_GAPS,
+    ),
+    _mutant(
+        "what is older waits until the topic was read, and keeps it from being read",
+        OUT,
+        "        if parking.collect_up_to(self._state.dispatcher, slot, last):\n",
+        "        if self._reading.has_passed(last[0]) and parking.collect_up_to(self._state.dispatcher, slot, last):\n",
+        OF_GAPS,
+    ),
+    _mutant(
+        "a drop deletes what a worker has of an earlier redrive",
+        OUT,
+        "        if not self._redrives.has_handed_on(slot) and not",
+        "        if not",
+        OF_ORDERS,
     ),
     _mutant(
         "a redrive goes ahead of what waits in the original topic",

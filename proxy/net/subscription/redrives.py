@@ -71,7 +71,11 @@ class Redrives:
     def may_begin(self, slot: int) -> bool:
         """Whether what is parked of it may be read now."""
         ready = self._log.ready and not self._pause.is_set and self.has_room
-        return ready and not self._reads(slot) and not self._busy(slot)
+        return ready and not self._reads(slot) and not self.has_handed_on(slot) and not self._is_held(slot)
+
+    def has_handed_on(self, slot: int) -> bool:
+        """Whether a worker has something of it that was read, or is to get it."""
+        return slot in self._fed_of
 
     @property
     def has_room(self) -> bool:
@@ -155,9 +159,9 @@ class Redrives:
         redrive = self._by_slot.get(slot)
         return redrive is not None and not redrive.found_all
 
-    def _busy(self, slot: int) -> bool:
-        """Whether a worker has something of the slot, or is to get something that was read already."""
-        return slot in self._fed_of or bool(self._state.dispatcher.slots.holder(slot))
+    def _is_held(self, slot: int) -> bool:
+        """Whether a worker has something of the slot."""
+        return bool(self._state.dispatcher.slots.holder(slot))
 
     def _found(self, slot: int, at: Position, tail: bytes) -> None:
         state = self._state

@@ -1,8 +1,10 @@
 """Orders to take what is parked of a slot out of the lot: to redrive it, or to drop it.
 
-From an order on nothing of the slot goes in. When what was on its way has arrived and no worker has anything of the
-slot, its messages are delivered in order, or acknowledged; each is acknowledged in the parking topic, and when the
-broker has confirmed the last, the slot goes on. If the gateway ends in between, the rest is still parked.
+From an order on nothing of the slot goes in. When what was on its way has arrived, and no worker has anything of the
+slot, its messages are delivered in order; if they are to be dropped, they are acknowledged once no worker has anything
+of an earlier redrive: what it gives back is in the lot again, and dropped, too. Each is acknowledged in the parking
+topic, and when the broker has confirmed the last, the slot goes on. If the gateway ends in between, the rest is still
+parked.
 """
 
 from __future__ import annotations
@@ -91,9 +93,10 @@ class TakingOut:
         """
         if redrive and (problem := self._why_not(slot)):
             raise Conflict(problem)
-        if slot in self._state.dispatcher.diversions.parked:
+        if slot in self._state.dispatcher.diversions.parked and self._orders.get(slot) is not redrive:
             self._orders[slot] = redrive
-            parking.begin_redrive(self._state.dispatcher, slot)
+            self._redrives.end(slot)
+            parking.take_out(self._state.dispatcher, slot)
             self._state.schedule_flush()
         return len(self._log.slots.get(slot, ()))
 
@@ -115,7 +118,7 @@ class TakingOut:
         """End the orders that failed since the last turn."""
         diversions = self._state.dispatcher.diversions
         failed, diversions.failed = diversions.failed, {}
-        for slot in [slot for slot in self._orders if slot in failed or slot not in diversions.redriving]:
+        for slot in [slot for slot in self._orders if slot in failed or slot not in diversions.taken_out]:
             self._end(slot, USED_AGAIN if slot in failed else MOVED)
 
     def carry_out(self) -> list[int]:
@@ -133,7 +136,7 @@ class TakingOut:
         """What was not taken out yet stays parked."""
         del self._orders[slot]
         diversions = self._state.dispatcher.diversions
-        diversions.redriving.pop(slot, None)
+        diversions.taken_out.pop(slot, None)
         diversions.dirty[slot] = None
         self._redrives.end(slot)
         self._state.schedule_flush()  # another one may have waited for it
@@ -162,29 +165,35 @@ class TakingOut:
             self._finish(slot)
             return True
         if not self._orders[slot]:
-            if not self._log.is_leaving(next(iter(parked))):
-                self._log.acknowledge(*islice((each for each in parked if not self._log.is_leaving(each)), DROPPED_MAX))
+            self._drop(slot, parked)
         elif self._redrives.may_begin(slot):
             left = self._left_of(slot)
             if left:
                 self._begin(slot, left)
         return False
 
+    def _drop(self, slot: int, parked: dict[Position, Parked]) -> None:
+        """Acknowledge the next of these, once nothing of them is delivered and those before are acknowledged."""
+        if not self._redrives.has_handed_on(slot) and not self._log.is_leaving(next(iter(parked))):
+            self._log.acknowledge(*islice((each for each in parked if not self._log.is_leaving(each)), DROPPED_MAX))
+
     def _begin(self, slot: int, left: dict[Position, Parked]) -> None:
         """Redrive these of a slot, once all that is older of it is among them.
 
         What is older may be in the original topic: if the parking topic refused it, and took others that were published
-        with it. It waits here, or comes yet if the gateway began since, and goes into the lot first.
+        with it. It waits here, or comes yet if the gateway began since, and goes into the lot first, at once: what
+        waits fills the look-ahead, and keeps the topic from being read.
         """
         last = max(map(parked_place, left.values()))
-        if not self._reading.has_passed(last[0]):
-            return
         if parking.collect_up_to(self._state.dispatcher, slot, last):
             if self._way_in.takes_nothing():
                 self._end(slot, overtaken(self._state.dispatcher.diversions.trouble))
+        elif not self._reading.has_passed(last[0]):
+            return
         elif problem := self._why_not(slot):
             self._end(slot, problem)
         else:
+            parking.begin_redrive(self._state.dispatcher, slot)
             self._redrives.begin(slot, left)
 
     def _left_of(self, slot: int) -> dict[Position, Parked]:
