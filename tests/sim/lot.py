@@ -56,7 +56,8 @@ class Lot(OwnTopic):
         self.dropped: set[int] = set()
         """Those that were."""
         self.again: set[int] = set()
-        """Messages that were parked after a worker had acknowledged them, since the original topic sent them again."""
+        """Messages that a worker may get once more: parked after it had acknowledged them, since the original topic sent
+        them again, or of which a broker has forgotten that their copies were acknowledged."""
         self.parked_total = self.redriven_total = 0
         self.takes_one_in = 1
         """Of messages it refuses all but every so many-th, by their number; 0 takes nothing, 1 everything."""
@@ -104,7 +105,11 @@ class Lot(OwnTopic):
         assert self.slot_of is not None
         assert self._model.attempts is not None
         used_up = any(self.slot_of(number) == slot for number in self._model.attempts.used_up())
-        return used_up or any(self.slot_of(number) == slot for number in self.left)
+        return used_up or any(self.slot_of(number) == slot for number in [*self.left, *self._may_park_again()])
+
+    def _may_park_again(self) -> list[int]:
+        """What was parked, and the original topic has still: it may come again, and its attempts are known."""
+        return list(filter(self._model.is_owed, self._copies))
 
     def told(self, event: Event) -> None:
         """The gateway tells its operators."""
@@ -176,7 +181,7 @@ class Lot(OwnTopic):
         again = self._ordered_at_worker.intersection(numbers)
         self._ordered_at_worker -= again
         if self._model.attempts is not None:
-            self._model.attempts.may_begin_again(again)
+            self._model.attempts.may_begin_again(piece for number in again for piece in self._model.pieces_of(number))
 
     def another_owner(self) -> None:
         """An order ends with the owner that took it."""
@@ -258,5 +263,7 @@ class Lot(OwnTopic):
 
     def forget(self, dice: random.Random) -> None:
         """A broker was killed: some of the latest acknowledgements are gone."""
-        self._acked.difference_update(self._latest[dice.randint(0, len(self._latest)) :])
+        forgotten = self._latest[dice.randint(0, len(self._latest)) :]
+        self._acked.difference_update(forgotten)
+        self.again.update(number for entry in forgotten for number in self._numbers.get(entry, ()))
         self._latest.clear()
