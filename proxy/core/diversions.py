@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.entry import topic_order
-from proxy.core.whole_messages import message_of
+from proxy.core.whole_messages import is_whole, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,8 +65,9 @@ class Diversions:
         """Those that the caller was not given yet; the caller takes them once a turn."""
         self._stored: set[int] = set()
         """Object ids of chunks that have arrived there, of messages of which others have not."""
-        self.expected: dict[Name, None] = {}
-        """Chunked messages that were given up before all of them was here: what comes of them goes, too."""
+        self.expected: dict[Name, bool] = {}
+        """Chunked messages that were given up before all of them was here: what comes of them goes, too. Whether that
+        surely comes, since it has been here: nothing of the message is done before."""
         self.wants_turn = False
         """Whether the caller is to look here at the end of a turn: there are fresh ones, or slots are parked."""
         self.messages_total = 0
@@ -110,12 +111,14 @@ class Diversions:
         self.fresh.append(part)
         self.wants_turn = True
 
-    def expect(self, name: Name) -> None:
+    def expect(self, name: Name, *, surely: bool = False) -> None:
         """The message is given up, and its last chunk has not come."""
         self.expected.pop(name, None)
-        self.expected[name] = None
+        self.expected[name] = surely
         if len(self.expected) > EXPECTED_MAX:
-            del self.expected[next(iter(self.expected))]
+            first = next(iter(self.expected))
+            self._wait_no_more(first)
+            del self.expected[first]
 
     def follows(self, part: Part) -> bool:
         """Whether it is a chunk, new here, of a message that was given up before it came.
@@ -147,7 +150,8 @@ class Diversions:
             return [part]
         self._stored.add(id(part))
         message = self.message(part)
-        return message if all(id(each) in self._stored for each in message) else []
+        comes = self.expected.get(message_of(part), False)
+        return message if not comes and all(id(each) in self._stored for each in message) else []
 
     def take_stored(self, part: Part) -> list[Part]:
         """Chunks of the part's message that the other topic has, in order: they have to go once more."""
@@ -162,6 +166,11 @@ class Diversions:
         name = message_of(part)
         parts = self.held[part.slot].values()
         return sorted((each for each in parts if each.chunk is not None and message_of(each) == name), key=topic_order)
+
+    def goes_whole(self, part: Part) -> bool:
+        """Whether it is a chunk of a message all of which goes; of some it is known that the rest comes."""
+        message = self.message(part)
+        return bool(message) and (is_whole(message) or self.expected.get(message_of(part), False))
 
     def remove(self, part: Part) -> None:
         """It is on its way no more."""
@@ -211,8 +220,19 @@ class Diversions:
         known = self.earlier.pop(position, ())
         if not known and self.earlier and position > max(self.earlier):
             self.earlier.clear()
+            for name in self.expected:
+                self._wait_no_more(name)
         self.knows_some = bool(self.fed or self.earlier)
         return known
+
+    def _wait_no_more(self, name: Name) -> None:
+        """Nothing more of the message surely comes. If all that is here has gone, its last goes again, and ends it."""
+        if self.expected[name]:
+            self.expected[name] = False
+            parts = self.held.get(name[1], {}).values()
+            gone = [part for part in parts if id(part) in self._stored and message_of(part) == name]
+            self.fresh += gone[-1:]
+            self.wants_turn |= bool(gone)
 
     def clear(self) -> None:
         """None goes any more."""

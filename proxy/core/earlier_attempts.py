@@ -36,6 +36,8 @@ class Earlier(NamedTuple):
     spared: int
     given_up: bool
     """Whether they were on their way to another topic."""
+    with_all: bool
+    """Whether all chunks of their message were: those behind it come again, too."""
 
 
 ByPosition: TypeAlias = "dict[int, list[Earlier]]"

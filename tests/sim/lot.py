@@ -56,8 +56,8 @@ class Lot(OwnTopic):
         self.dropped: set[int] = set()
         """Those that were."""
         self.again: set[int] = set()
-        """Messages that a worker may get once more: parked after it had acknowledged them, since the original topic sent
-        them again, or of which a broker has forgotten that their copies were acknowledged."""
+        """Messages that may be delivered once more: parked after a worker had acknowledged them, since the original
+        topic sent them again, or with a copy of which a broker forgot that it was acknowledged."""
         self.parked_total = self.redriven_total = 0
         self.takes_one_in = 1
         """Of messages it refuses all but every so many-th, by their number; 0 takes nothing, 1 everything."""
