@@ -144,6 +144,7 @@ MUTANTS: Final = (
         JUDGE,
         "                over.update(map(id, chunks))\n",
         "                over.update(id(part) for part in chunks if part.redeliveries >= attempts)\n",
+        tests="tests/core/test_dead_letters.py",
     ),
     Mutant(
         "dead letters: a chunked message is given up before a worker had it whole",
