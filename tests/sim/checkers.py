@@ -281,10 +281,11 @@ class Model(Holdings):
             self._check_policy(seat, numbers, opaque=opaque)
         seat.received += len(numbers)
         for number in numbers:
+            anew = self.unsettled or number in self._excused_acks
+            anew |= self.claims is not None and self.claims.is_blind(number)
             self._check_delivery(seat, number, opaque=opaque)
             if self.attempts is not None:
-                anew, parked = self.unsettled or number in self._excused_acks, self._is_parked(number)
-                self.attempts.delivered(seat, number, anew=anew, parked=parked)
+                self.attempts.delivered(seat, number, anew=anew, parked=self._is_parked(number))
             self._hold(seat, number)
             self.given_back.discard(number)
             self.late.discard(number)

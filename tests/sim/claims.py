@@ -162,11 +162,15 @@ class Claims:
         if claim is None:
             unknown = number in self._refused or not self.asks()
             return unknown and (number in self._late or self._storage.is_pending(number))
-        transaction = claim.transaction
-        if transaction.ended_at is None or not transaction.told:
-            blind = transaction.ended_at is not None and self._now() >= transaction.ended_at + BLIND_S
-            return blind or claim.seat is seat
+        if claim.transaction.ended_at is None or not claim.transaction.told:
+            return self.is_blind(number) or claim.seat is seat
         return False
+
+    def is_blind(self, number: int) -> bool:
+        """Whether the gateway may take it for committed, since it was not told how its transaction ended."""
+        claim = self._of.get(number)
+        ended_at = None if claim is None or claim.transaction.told else claim.transaction.ended_at
+        return ended_at is not None and self._now() >= ended_at + BLIND_S
 
     def _is_opaque(self, numbers: set[int]) -> bool:
         """Whether they are of a batch that the gateway takes whole only: nothing of it may be acknowledged before."""
