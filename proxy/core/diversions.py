@@ -38,6 +38,7 @@ class Diversions:
 
     __slots__ = (
         "_stored",
+        "awaited",
         "done",
         "dirty",
         "earlier",
@@ -65,9 +66,11 @@ class Diversions:
         """Those that the caller was not given yet; the caller takes them once a turn."""
         self._stored: set[int] = set()
         """Object ids of chunks that have arrived there, of messages of which others have not."""
-        self.expected: dict[Name, bool] = {}
-        """Chunked messages that were given up before all of them was here: what comes of them goes, too. Whether that
-        surely comes, since it has been here: nothing of the message is done before."""
+        self.expected: dict[Name, None] = {}
+        """Chunked messages that were given up before all of them was here: what comes of them goes, too."""
+        self.awaited: dict[Name, int] = {}
+        """Those of them all of which was here in an earlier life, with the position of the last chunk: nothing of them
+        is done before that has come, or what is behind it."""
         self.wants_turn = False
         """Whether the caller is to look here at the end of a turn: there are fresh ones, or slots are parked."""
         self.messages_total = 0
@@ -111,13 +114,16 @@ class Diversions:
         self.fresh.append(part)
         self.wants_turn = True
 
-    def expect(self, name: Name, *, surely: bool = False) -> None:
-        """The message is given up, and its last chunk has not come."""
+    def expect(self, name: Name, *, last: int = -1) -> None:
+        """The message is given up, and its last chunk has not come, which comes from this position if that is known."""
         self.expected.pop(name, None)
-        self.expected[name] = surely
+        self.expected[name] = None
+        if last >= 0:
+            self.awaited[name] = last
+            self.knows_some = True
         if len(self.expected) > EXPECTED_MAX:
             first = next(iter(self.expected))
-            self._wait_no_more(first)
+            self._await_no_more(first)
             del self.expected[first]
 
     def follows(self, part: Part) -> bool:
@@ -132,6 +138,10 @@ class Diversions:
             return False
         if not index or part.chunk.is_last:
             del self.expected[name]
+        if not index:
+            self._await_no_more(name)
+        elif part.chunk.is_last:
+            self.awaited.pop(name, None)
         return index > 0
 
     def take_fresh(self) -> list[Part]:
@@ -150,8 +160,8 @@ class Diversions:
             return [part]
         self._stored.add(id(part))
         message = self.message(part)
-        comes = self.expected.get(message_of(part), False)
-        return message if not comes and all(id(each) in self._stored for each in message) else []
+        awaited = message_of(part) in self.awaited
+        return message if not awaited and all(id(each) in self._stored for each in message) else []
 
     def take_stored(self, part: Part) -> list[Part]:
         """Chunks of the part's message that the other topic has, in order: they have to go once more."""
@@ -163,14 +173,24 @@ class Diversions:
         """All chunks that go of the part's message, in order; none if it is no chunk, or goes no more."""
         if part.chunk is None or part.slot in self.parked or not self.has(part):
             return []
-        name = message_of(part)
-        parts = self.held[part.slot].values()
+        return self._of(message_of(part))
+
+    def last_of(self, part: Part) -> int:
+        """Where the last chunk of its message is, if all of that goes or it is known that the rest comes; else -1."""
+        message = self.message(part)
+        if message and is_whole(message):
+            return message[-1].position
+        return self.awaited.get(message_of(part), -1) if message else -1
+
+    def _of(self, name: Name) -> list[Part]:
+        """Chunks that go of a message, in order."""
+        parts = self.held.get(name[1], {}).values()
         return sorted((each for each in parts if each.chunk is not None and message_of(each) == name), key=topic_order)
 
-    def goes_whole(self, part: Part) -> bool:
-        """Whether it is a chunk of a message all of which goes; of some it is known that the rest comes."""
-        message = self.message(part)
-        return bool(message) and (is_whole(message) or self.expected.get(message_of(part), False))
+    @property
+    def stored_chunks(self) -> int:
+        """How many have arrived there, and wait for the others of their message alone."""
+        return len(self._stored)
 
     def remove(self, part: Part) -> None:
         """It is on its way no more."""
@@ -204,7 +224,7 @@ class Diversions:
                 self.fed[part.position] = left
             else:
                 del self.fed[part.position]
-                self.knows_some = bool(self.fed or self.earlier)
+                self._look_whether_known()
 
     def remember(self, earlier: ByPosition) -> None:
         """This is known from an earlier life; nothing was known before."""
@@ -220,19 +240,32 @@ class Diversions:
         known = self.earlier.pop(position, ())
         if not known and self.earlier and position > max(self.earlier):
             self.earlier.clear()
-            for name in self.expected:
-                self._wait_no_more(name)
-        self.knows_some = bool(self.fed or self.earlier)
+        for name in [name for name, last in self.awaited.items() if last <= position]:
+            self._await_no_more(name)
+        self._look_whether_known()
         return known
 
-    def _wait_no_more(self, name: Name) -> None:
-        """Nothing more of the message surely comes. If all that is here has gone, its last goes again, and ends it."""
-        if self.expected[name]:
-            self.expected[name] = False
-            parts = self.held.get(name[1], {}).values()
-            gone = [part for part in parts if id(part) in self._stored and message_of(part) == name]
-            self.fresh += gone[-1:]
-            self.wants_turn |= bool(gone)
+    def nothing_comes(self) -> bool:
+        """What waits here is in the way of last chunks: messages all chunks of which have gone are done without them.
+
+        Returns whether there are any, which want a turn.
+        """
+        ended = [name for name in self.awaited if all(id(part) in self._stored for part in self._of(name))]
+        for name in ended:
+            self._await_no_more(name)
+        self._look_whether_known()
+        return bool(ended)
+
+    def _await_no_more(self, name: Name) -> None:
+        """If all that is here of the message has gone, its last goes once more, and ends it."""
+        if self.awaited.pop(name, None) is not None:
+            parts = self._of(name)
+            if parts and all(id(part) in self._stored for part in parts):
+                self.fresh.append(parts[-1])
+                self.wants_turn = True
+
+    def _look_whether_known(self) -> None:
+        self.knows_some = bool(self.fed or self.earlier or self.awaited)
 
     def clear(self) -> None:
         """None goes any more."""
@@ -243,6 +276,7 @@ class Diversions:
         self.fresh.clear()
         self._stored.clear()
         self.expected.clear()
+        self.awaited.clear()
         self.done.clear()
         self.fed.clear()
         self.failed.clear()

@@ -36,8 +36,9 @@ class Earlier(NamedTuple):
     spared: int
     given_up: bool
     """Whether they were on their way to another topic."""
-    with_all: bool
-    """Whether all chunks of their message were: those behind it come again, too."""
+    last: int
+    """Of a chunk on its way with all others of its message, the position of the last of them, which comes again; -1 of
+    what is none."""
 
 
 ByPosition: TypeAlias = "dict[int, list[Earlier]]"

@@ -328,7 +328,8 @@ def _lease_left_s(dispatcher: Dispatcher, worker: Worker | None, now: float) -> 
 def _redrive_wanted(dispatcher: Dispatcher, slot: int) -> str:
     diversions = dispatcher.diversions
     if slot in diversions.taken_out:
-        return "what is parked of the slot must be acknowledged first: it is being redriven, or dropped"
+        trouble = f"; the parking topic has a trouble: {diversions.trouble}" if diversions.trouble else ""
+        return f"what is parked of the slot must be acknowledged first: it is being redriven, or dropped{trouble}"
     trouble = f"; the parking topic does not take it: {diversions.trouble}" if diversions.trouble else ""
     return f"an operator must redrive or drop what is parked of the slot; this goes behind it{trouble}"
 

@@ -75,7 +75,7 @@ def collect(dispatcher: Serving, now: float) -> None:
         _leave_in_lot(dispatcher, slot)
         entry = dispatcher.blocked.get(slot)
         if entry is None or slot in diversions.taken_out or dispatcher.slots.holder(slot):
-            continue  # of the last, a worker may give something back that goes before these
+            continue  # a worker may give something back that goes before these
         if not _send_off(dispatcher, _new_of(entry.parts, diversions.held[slot]), entry.parts):
             diversions.dirty[slot] = None
 

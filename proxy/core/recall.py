@@ -39,8 +39,8 @@ def attempts_of(dispatcher: Serving) -> ByPosition:
     delivered = (part for part in parts if part.attempts)
     for part in nsmallest(MESSAGES_MAX - len(found), delivered, key=_most_attempts_first):
         bits = ALL if part.indexes is None else indexes_to_bits(part.indexes, part.total)
-        given_up, with_all = _is_given_up(dispatcher, part), dispatcher.diversions.goes_whole(part)
-        earlier = Earlier(bits, part.attempts, part.redeliveries, part.spared, given_up, with_all)
+        given_up, last = _is_given_up(dispatcher, part), dispatcher.diversions.last_of(part)
+        earlier = Earlier(bits, part.attempts, part.redeliveries, part.spared, given_up, last)
         found.setdefault(part.position, []).append(earlier)
     return found
 
@@ -67,7 +67,7 @@ def _apply(dispatcher: Serving, piece: Part, earlier: Earlier) -> None:
         parking.give_up(dispatcher, piece)
         # Of others nothing may be known. Of a parked key all goes, once no worker has any of it.
         if dispatcher.policy.dead_letter_after and piece.chunk is not None and not piece.chunk.is_last:
-            dispatcher.diversions.expect(message_of(piece), surely=earlier.with_all)
+            dispatcher.diversions.expect(message_of(piece), last=earlier.last)
 
 
 def _most_attempts_first(part: Part) -> tuple[int, tuple[int, int]]:

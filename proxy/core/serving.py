@@ -204,13 +204,17 @@ class Serving(Targets):
         """
         slot = part.slot
         blocked = self.blocked.get(slot)
+        needed = part.chunk is not None and self.needed_by(part) is worker
         if blocked is not None and blocked.parts[0].order < part.order:
             insert_all(blocked.parts, (part,))
             freed = self._unblock(slot)
-            if freed:  # it came when this stood here already: brokers send again what they have forgotten
-                insert_all(worker.ready, freed)
+            first = self._take_needed(worker, slot) if needed else None
+            if not freed:
+                return first
+            # It came when this stood here already: brokers send again what they have forgotten.
+            insert_all(worker.ready, freed if first is None else [*freed, first])
             return None
-        if part.chunk is not None and self.needed_by(part) is worker:
+        if needed:
             return part
         room = 0 if slot in self.retries.held or self.diversions.holds(slot, part) else self._room(slot)
         if not self._fits(part, room):
@@ -224,6 +228,18 @@ class Serving(Targets):
         head = self._cut(part, room)
         insert_all(self._blocked_slot(slot).parts, (part,))
         return head
+
+    def _take_needed(self, worker: Worker, slot: int) -> Part | None:
+        """The first blocked chunk of the slot that the worker needs: it passes what is blocked."""
+        blocked = self.blocked.get(slot)
+        for part in () if blocked is None else blocked.parts:
+            if part.chunk is not None and self.needed_by(part) is worker:
+                assert blocked is not None
+                blocked.parts.remove(part)
+                if not blocked.parts:
+                    self.forget_blocked(slot)
+                return part
+        return None
 
     def _with_siblings(self, part: Part, ready: deque[Part]) -> Part:
         """The former head, with what waits behind it of the same entry: it was taken apart when not all could go.

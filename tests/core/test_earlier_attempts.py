@@ -15,7 +15,7 @@ from tests.core.test_key_policy import rig_of
 from tests.core.test_parking import Lot
 
 THRICE = KeyPolicy(dead_letter_after=3)
-ONCE = {pack(LEDGER, 1): [Earlier(ALL, 1, 1, 0, given_up=False, with_all=False)]}
+ONCE = {pack(LEDGER, 1): [Earlier(ALL, 1, 1, 0, given_up=False, last=-1)]}
 KEY = ("topic", "s")
 
 
@@ -96,6 +96,39 @@ def test_no_chunk_is_acknowledged_before_the_dead_letter_topic_has_its_message(l
     rig.chunk(3, A, "u", 2, 3)
     assert publish(rig) == [3]
     assert rig.acked_upstream() == [1, 2, 3]
+
+
+def test_a_message_that_its_producer_begins_anew_is_not_waited_for() -> None:
+    """It sends them again after it has reconnected: what has gone of the first time is done, and its key goes on."""
+    rig = chunked_and_given_up()
+    assert publish(rig) == [1, 2]
+    for number in range(3):
+        rig.chunk(4 + number, A, "u", number, 3)
+    assert publish(rig) == [2]
+    assert rig.acked_upstream() == [1, 2]
+    assert rig.got("c1") == [4, 5, 6]
+
+
+def test_a_last_chunk_that_no_worker_had_is_waited_for_no_further_than_its_place() -> None:
+    """Nothing is kept of it but where it was."""
+    policy = KeyPolicy(dead_letter_after=1)
+    rig = rig_of(policy)
+    rig.dispatcher.workers[1].permits = 2
+    for number in range(3):
+        rig.chunk(1 + number, A, "u", number, 3)
+    assert rig.got("c1") == [1, 2]
+    rig.nack("c1", 1, 2)
+    rig = next_life(rig, policy)
+    assert set(rig.dispatcher.diversions.earlier) == {pack(LEDGER, 1), pack(LEDGER, 2)}
+    for number in range(2):
+        rig.chunk(1 + number, A, "u", number, 3)
+    assert publish(rig) == [1, 2]
+    assert rig.acked_upstream() == []
+    rig.entries(A, 4)
+    assert publish(rig) == [2]
+    assert rig.acked_upstream() == [1, 2]
+    assert rig.got("c1") == [4]
+    assert not rig.dispatcher.diversions.knows_some
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -280,6 +280,33 @@ def test_a_copy_that_the_broker_has_no_room_for_is_not_sent() -> None:
     assert rig.link.acked() == []
 
 
+def test_a_chunk_that_is_awaited_behind_a_full_look_ahead_is_awaited_no_more() -> None:
+    """It could never come: what waits for it is in its way."""
+    settings = {"look_ahead_messages_per_worker": 5, "look_ahead_messages_per_subscription": 5}
+    rig = SubscriptionRig(dead_letter_after=1, **settings)
+    chunks = [single("k", b"c", uuid="u", num_chunks_from_msg=3, chunk_id=index) for index in range(3)]
+    topic = [*chunks[:2], *(single("k", b"m") for _ in range(20)), chunks[2]]
+    worker = rig.subscribe("a")
+    worker.flow(50)
+    rig.link.deliver(*enumerate(topic))
+    assert len(worker.messages()) == len(topic)
+    worker.redeliver(len(topic) - 1)
+    worker.lose()
+    worker = rig.subscribe("b")
+    worker.flow(5)
+    consumer = rig.subscription.consumers.first_ready()
+    assert consumer is not None
+    sent = 0
+    while consumer.window.outstanding > 0:
+        rig.link.deliver((sent, topic[sent]))
+        sent += 1
+        receipt(rig)
+    assert sent < len(topic)
+    receipt(rig)
+    assert {0, 1} <= {entry for _, entry in rig.link.acked()}
+    assert worker.messages()
+
+
 def traced(count: int) -> bytes:
     """A compressed batch whose messages have 11 KB of properties each, and is small itself."""
     pieces = []

@@ -9,6 +9,7 @@ import pytest
 from proxy.core.positions import pack
 from proxy.errors import Conflict
 from proxy.net.subscription import parking
+from proxy.net.subscription.redrive import EARLY_MAX
 from proxy.net.subscription.topic_reading import QUIET_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
@@ -151,6 +152,27 @@ def test_a_redrive_that_a_seek_cuts_short_reads_the_topic_again() -> None:
     assert outstanding.reached == pack(LEDGER, 3)
     outstanding.reset()
     assert outstanding.reached == -1
+
+
+def test_what_a_seek_brought_again_is_redriven_before_all_that_was_parked_before_it() -> None:
+    """It stands last in the parking topic, and a reader keeps only so many until their turn."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    worker.flow(1_000)
+    arrive(rig, *((entry, single("k", b"%d" % entry)) for entry in range(3)))
+    while messages := worker.messages():
+        worker.ack(*messages)
+    arrive(rig, *((entry, single("k", b"%d" % entry)) for entry in range(3, EARLY_MAX + 10)))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    rig, worker = opened(lot)
+    worker.flow(1_000)
+    order_redrive(rig)
+    for entry in range(EARLY_MAX + 10):
+        arrive(rig, (entry, single("k", b"%d" % entry)))
+        lot.pump(rig)
+    assert redriven(rig, lot, worker) == [b"%d" % entry for entry in range(EARLY_MAX + 10)]
+    assert lot.left() == []
 
 
 def test_an_early_message_ends_the_redrive_where_the_parking_topic_takes_nothing() -> None:

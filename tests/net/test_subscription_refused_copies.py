@@ -12,7 +12,7 @@ from proxy.core.positions import pack
 from proxy.errors import Conflict, UpstreamError
 from proxy.net.subscription import parking
 from proxy.net.subscription.redrive import AHEAD_MAX, EARLY_MAX, Redrive
-from proxy.net.subscription.redrive_checks import in_topic_order
+from proxy.net.subscription.redrive_checks import in_topic_order, readable
 from proxy.net.subscription.summary import surroundings_of
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
@@ -170,6 +170,42 @@ def test_dropping_a_key_gives_up_what_is_parked_and_delivers_what_was_refused() 
     rig.subscription.lot.order(slot_of(rig), redrive=False)
     assert redriven(rig, lot, worker) == [b"1"]
     assert lot.left() == []
+
+
+def test_a_drop_waits_for_a_refused_message_that_is_tried_again() -> None:
+    """Its copy may be stored: if the key went on, a message that was worked on would be parked."""
+    lot = Choosy(b"1")
+    rig, worker = beginning(lot, b"0", b"1", b"2")
+    lot.refused.clear()
+    while not rig.link.sent(T.SEND):
+        rig.clock.advance(0.2)
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot_of(rig), redrive=False)
+    rig.clock.settle()
+    assert worker.messages() == []
+    assert rig.subscription.state.dispatcher.diversions.parked
+    lot.pump(rig)
+    assert redriven(rig, lot, worker) == []
+    assert lot.left() == []
+    assert acked(rig) == [0, 1, 2]
+    assert not rig.subscription.state.dispatcher.diversions.parked
+
+
+def test_what_is_read_of_the_parking_topic_is_parked_though_nothing_else_happens() -> None:
+    """A copy that nobody expects here is one all the same, and nothing newer of its key is delivered."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    copies = [lot.entries[entry] for entry in lot.left()]
+    order_redrive(rig)
+    assert redriven(rig, lot, worker) == [b"0"]
+    lot.entries += copies
+    lot.pump(rig)
+    assert rig.subscription.state.dispatcher.diversions.parked
+    arrive(rig, (1, single("k", b"1")))
+    assert worker.messages() == []
 
 
 def test_a_worker_is_refused_where_the_parking_topic_takes_not_even_a_mark() -> None:
@@ -336,6 +372,18 @@ def test_messages_that_were_parked_in_another_order_are_handed_on_in_topic_order
     assert read_in(dict.fromkeys(swapped, "")) == swapped
     many = [pack(1, entry) for entry in range(3 * EARLY_MAX)]
     assert sorted(read_in(dict.fromkeys(reversed(many), ""))) == many
+
+
+def test_a_reader_is_not_asked_for_what_it_would_hand_on_in_another_order() -> None:
+    """What stands too far before what is first waits for the next reader, and no chunked message is taken in part."""
+    again = [pack(1, 90), pack(1, 91)]
+    straight = [pack(1, entry) for entry in range(10)]
+    order = [*again, *straight]
+    plain = dict.fromkeys(order, "")
+    assert readable(order, plain, 11) == order
+    assert readable(order, plain, 9) == again
+    assert readable(order, plain | {again[1]: "u", straight[0]: "u"}, 9) == again[:1]
+    assert readable(order, plain | {again[0]: "u", straight[0]: "u"}, 9) == [*again, straight[0]]
 
 
 def test_a_chunked_message_is_handed_on_when_all_of_it_is_here() -> None:

@@ -89,7 +89,7 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: of a chunked message only the chunks that are known go in the next life of its subscription",
         RECALL,
-        "            dispatcher.diversions.expect(message_of(piece), surely=earlier.with_all)",
+        "            dispatcher.diversions.expect(message_of(piece), last=earlier.last)",
         "            pass",
         tests="tests/core/test_earlier_attempts.py",
     ),
@@ -163,21 +163,21 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: a chunk is acknowledged before the others have arrived",
         ATTEMPTS,
-        "        return message if not comes and all(id(each) in self._stored for each in message) else []\n",
+        "        return message if not awaited and all(id(each) in self._stored for each in message) else []\n",
         "        return [part]\n",
     ),
     Mutant(
         "dead letters: chunks are acknowledged in the next life of their subscription before the last has come again",
         ATTEMPTS,
-        "        comes = self.expected.get(message_of(part), False)\n",
-        "        comes = False\n",
+        "            self.awaited[name] = last\n",
+        "            del last\n",
         tests="tests/core/test_earlier_attempts.py",
     ),
     Mutant(
         "dead letters: a chunk that does not come again is waited for",
         ATTEMPTS,
-        "            self.fresh += gone[-1:]\n",
-        "",
+        "                self.fresh.append(parts[-1])\n",
+        "                pass\n",
         tests="tests/core/test_earlier_attempts.py",
     ),
     Mutant(

@@ -51,6 +51,12 @@ class Lot(OwnTopic):
         """Message to its entries here, also those that are acknowledged."""
         self._ordered_at_worker: set[int] = set()
         """Messages that a worker had when their key was ordered out."""
+        self._stored_now: set[int] = set()
+        """Entries that were stored in this life of the subscription at the gateway."""
+        self._acked_now: set[int] = set()
+        """Entries that were acknowledged in it."""
+        self._forgotten: set[int] = set()
+        """Messages of which a broker forgot that: this life knows that it is done with them, and the next does not."""
         self._may_drop: set[int] = set()
         """Messages that are to be deleted by order of an operator."""
         self.dropped: set[int] = set()
@@ -108,8 +114,9 @@ class Lot(OwnTopic):
         return used_up or any(self.slot_of(number) == slot for number in [*self.left, *self._may_park_again()])
 
     def _may_park_again(self) -> list[int]:
-        """What was parked, and the original topic has still: it may come again, and its attempts are known."""
-        return list(filter(self._model.is_owed, self._copies))
+        """What an earlier life parked, and the original topic has still: it may come again without an attempt left."""
+        earlier = (number for number, entries in self._copies.items() if entries.isdisjoint(self._stored_now))
+        return list(filter(self._model.is_owed, earlier))
 
     def told(self, event: Event) -> None:
         """The gateway tells its operators."""
@@ -190,6 +197,11 @@ class Lot(OwnTopic):
     def new_life(self) -> None:
         """Of the subscription at a gateway. What was to be deleted may be on its way to the broker."""
         self._parked.clear()
+        self._ordered_at_worker.clear()
+        self._stored_now.clear()
+        self._acked_now.clear()
+        self.again |= self._forgotten
+        self._forgotten.clear()
 
     # ---- at the broker
 
@@ -208,6 +220,7 @@ class Lot(OwnTopic):
             entry = len(self.entries)
             numbers, _ = numbers_in(tail)
             self._numbers[entry] = tuple(numbers)
+            self._stored_now.add(entry)
             for number in numbers:
                 self._copies.setdefault(number, set()).add(entry)
                 if self._model.was_acked(number) and self._model.is_owed(number):
@@ -224,6 +237,7 @@ class Lot(OwnTopic):
         for place in body.message_id:
             if place.entryId not in self._acked:
                 self._acked.add(place.entryId)
+                self._acked_now.add(place.entryId)
                 self._latest.append(place.entryId)
                 self._check(self._numbers.get(place.entryId, ()))
         return commands.ack_response(reader.consumer_id, body)
@@ -233,6 +247,7 @@ class Lot(OwnTopic):
             if self.has(number):
                 continue
             self.again.discard(number)
+            self._ordered_at_worker.discard(number)
             if self._model.was_acked(number):
                 self.redriven_total += 1
             elif number in self._may_drop:
@@ -265,5 +280,6 @@ class Lot(OwnTopic):
         """A broker was killed: some of the latest acknowledgements are gone."""
         forgotten = self._latest[dice.randint(0, len(self._latest)) :]
         self._acked.difference_update(forgotten)
-        self.again.update(number for entry in forgotten for number in self._numbers.get(entry, ()))
+        for entry in forgotten:
+            (self._forgotten if entry in self._acked_now else self.again).update(self._numbers.get(entry, ()))
         self._latest.clear()

@@ -38,8 +38,8 @@ MUTANTS: Final = (
     Mutant(
         "parking: what is redriven comes in the order in which it was parked, not in the topic's",
         REDRIVES,
-        "for position in in_topic_order(parked)}\n",
-        "for position in parked}\n",
+        "        order = in_topic_order(parked)\n",
+        "        order = list(parked)\n",
     ),
     Mutant(
         "parking: what comes back of a redrive that is over ends the next one",

@@ -192,6 +192,7 @@ class ParkingLot(DeadLetters):
             self._log_trouble = ""
         if not self._is_full:
             self._is_over(FULL)
+        self._state.dispatcher.diversions.wants_turn |= self.log.news
         self._state.schedule_flush()
 
     def _is_over(self, trouble: str) -> None:
@@ -299,9 +300,12 @@ class ParkingLot(DeadLetters):
         """As `WayIn` says: the lot is full or takes nothing, and this slot is to be taken out."""
         diversions = self._state.dispatcher.diversions
         queue, self._queue = self._queue, deque()
+        on_their_way = set(map(id, self._unconfirmed.values()))
         for part in (*self._refused.pop(slot), *queue):
             if part.slot != slot:
                 self._queue.append(part)
+            elif id(part) in on_their_way:
+                continue  # its receipt comes yet: it may be there
             elif diversions.has(part):
                 if _origin_of(part) in self.log.origins:  # its receipt was lost
                     self._state.clock.call_soon(partial(self._arrive, part))

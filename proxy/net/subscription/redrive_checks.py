@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.diversions import place_of
@@ -27,6 +28,28 @@ def in_topic_order(parked: Mapping[Position, Parked]) -> list[Position]:
     That is the same, but for what was refused there once, or was brought again by a seek.
     """
     return sorted(parked, key=lambda position: parked_place(parked[position]))
+
+
+def readable(order: list[Position], chunks_of: Mapping[Position, str], early_max: int) -> list[Position]:
+    """The first of these that one reader hands on in this order: it gets them in that of the parking topic.
+
+    It keeps no more than `early_max` until their turn. A seek back brings older messages, which are parked last: they
+    are read first, and the others by the next reader. `chunks_of` has the uuid of each one's chunked message, or
+    nothing: none is taken in part.
+    """
+    ranks = {position: rank for rank, position in enumerate(sorted(order))}
+    highest, whole, left = 0, 0, Counter(uuid for uuid in chunks_of.values() if uuid)
+    begun: set[str] = set()
+    for count, position in enumerate(order):
+        if not begun:
+            whole = count
+        if whole and ranks[position] + early_max < highest:
+            return order[:whole]
+        highest = max(highest, ranks[position])
+        if uuid := chunks_of[position]:
+            left[uuid] -= 1
+            (begun.add if left[uuid] else begun.discard)(uuid)
+    return order
 
 
 def why_not(parked: Mapping[Position, Parked], refused: Part | None, reason: str, *, coming: bool) -> str:

@@ -16,8 +16,8 @@ from proxy.core.foreign_ids import is_taken
 from proxy.core.positions import format_position
 from proxy.net.alarm import Alarm
 from proxy.net.subscription.parked_log import RETRY_S
-from proxy.net.subscription.redrive import Redrive, part_of
-from proxy.net.subscription.redrive_checks import in_topic_order
+from proxy.net.subscription.redrive import EARLY_MAX, Redrive, part_of
+from proxy.net.subscription.redrive_checks import in_topic_order, readable
 from proxy.wire.parked import read
 
 if TYPE_CHECKING:
@@ -87,9 +87,11 @@ class Redrives:
         return slot in self._by_slot or slot in self._fed_of
 
     def begin(self, slot: int, parked: Mapping[Position, Parked]) -> None:
-        """Read these again, and hand them on in the order of their topic."""
+        """Read these again, and hand them on in the order of their topic; some of them, if the others stand too far."""
         pieces = {position: each.chunk[0] for position, each in parked.items() if each.chunk is not None}
-        wanted = {position: pieces.get(position, "") for position in in_topic_order(parked)}
+        order = in_topic_order(parked)
+        chunks_of = {position: pieces.get(position, "") for position in order}
+        wanted = {position: chunks_of[position] for position in readable(order, chunks_of, EARLY_MAX)}
 
         def lost(reason: str) -> None:
             self._forget(slot)

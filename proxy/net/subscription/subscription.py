@@ -377,16 +377,21 @@ class Subscription:
         awaited = transactions.awaited_messages
         if awaited:
             awaited = transactions.permits_due(crowded=bytes_held > 2 * consumer.window.budget_bytes)
+        elsewhere = spill.messages + dispatcher.diversions.stored_chunks
         asked = spill.asked_messages and (0 if consumer.receiving.queue.entries else spill.asked_messages)
         permits = consumer.window.grant(
             workers=len(dispatcher.workers),
             free_permits=free,
-            waiting_messages=dispatcher.waiting_messages - spill.messages + self.consumers.queued_messages,
+            waiting_messages=dispatcher.waiting_messages - elsewhere + self.consumers.queued_messages,
             bytes_held=bytes_held,
             shares=shares,
             asked_messages=asked + awaited,
         )
         if permits:
             consumer.send_permits(permits)
+        elif (
+            dispatcher.diversions.awaited and consumer.window.outstanding <= 0 and dispatcher.diversions.nothing_comes()
+        ):
+            self.state.schedule_flush()
         if awaited and consumer.window.outstanding > 0:
             transactions.permitted()

@@ -1,10 +1,10 @@
 """Orders to take what is parked of a slot out of the lot: to redrive it, or to drop it.
 
-From an order on nothing of the slot goes in. When what was on its way has arrived, and no worker has anything of the
-slot, its messages are delivered in order; if they are to be dropped, they are acknowledged once no worker has anything
-of an earlier redrive: what it gives back is in the lot again, and dropped, too. Each is acknowledged in the parking
-topic, and when the broker has confirmed the last, the slot goes on. If the gateway ends in between, the rest is still
-parked.
+From an order on nothing of the slot goes in but what is older than the last that is parked. When what was on its way
+has arrived, and no worker has anything of the slot, its messages are delivered in order; if they are to be dropped,
+they are acknowledged once no worker has anything of an earlier redrive: what it gives back is in the lot again, and
+dropped, too. Each is acknowledged in the parking topic, and when the broker has confirmed the last, the slot goes on.
+If the gateway ends in between, the rest is still parked.
 """
 
 from __future__ import annotations
