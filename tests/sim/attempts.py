@@ -101,8 +101,9 @@ class Attempts:
         earlier = False
         for delivery in held:
             left = self._comes_back(delivery)
-            pieces = self._model.pieces_of(left[-1]) if left else ()
-            if left and self._model.goes_further(left[-1]):
+            last = max(delivery, default=-1)  # of those that it had still: of a batch that goes whole, all come back
+            pieces = self._model.pieces_of(last) if left else ()
+            if left and self._model.goes_further(last):
                 continue  # it gets the message with its last piece
             if earlier or not there.issuperset(pieces):
                 self._fit.difference_update(left, pieces)
