@@ -267,7 +267,7 @@ class Serving(Targets):
             self.blocked_time.observe(now - part.waits_since)
 
     def _finish_begun(self, worker: Worker, now: float) -> None:
-        """Send the rest of chunked messages that the worker has begun, with the permits that are left: see `chunked`."""
+        """Send the rest of chunked messages that the worker has begun, with what permits are left: see `chunked`."""
         begun = self.chunked.slots_of(worker)
         if not begun:
             return
