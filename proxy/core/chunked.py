@@ -120,6 +120,11 @@ class ChunkedMessages:
             return None
         return begun.worker
 
+    def is_next(self, part: Part) -> bool:
+        """Whether a worker needs exactly this chunk next."""
+        begun = self._begun.get(part.chunk.uuid) if part.chunk is not None else None
+        return begun is not None and part.chunk is not None and begun.needed == part.chunk.index
+
     def is_returned(self, part: Part) -> bool:
         """Whether the worker that needs the part gave it back, or one that comes before it."""
         assert part.chunk is not None

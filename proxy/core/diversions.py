@@ -42,6 +42,7 @@ class Diversions:
         "done",
         "dirty",
         "earlier",
+        "ended",
         "expected",
         "failed",
         "fed",
@@ -71,6 +72,9 @@ class Diversions:
         self.awaited: dict[Name, int] = {}
         """Those of them all of which was here in an earlier life, with the position of the last chunk: nothing of them
         is done before that has come, or what is behind it."""
+        self.ended: list[Part] = []
+        """One chunk of each message of which no more is awaited, and all that is here has arrived there: the caller says
+        so once more."""
         self.wants_turn = False
         """Whether the caller is to look here at the end of a turn: there are fresh ones, or slots are parked."""
         self.messages_total = 0
@@ -149,6 +153,11 @@ class Diversions:
         fresh, self.fresh = self.fresh, []
         self.wants_turn = bool(self.parked)
         return fresh
+
+    def take_ended(self) -> list[Part]:
+        """Those that are new."""
+        ended, self.ended = self.ended, []
+        return ended
 
     def has(self, part: Part) -> bool:
         """Whether it is still to go: it may have been dropped since it was taken."""
@@ -257,11 +266,11 @@ class Diversions:
         return bool(ended)
 
     def _await_no_more(self, name: Name) -> None:
-        """If all that is here of the message has gone, its last goes once more, and ends it."""
+        """If all that is here of the message has arrived there, it is done."""
         if self.awaited.pop(name, None) is not None:
             parts = self._of(name)
             if parts and all(id(part) in self._stored for part in parts):
-                self.fresh.append(parts[-1])
+                self.ended.append(parts[-1])
                 self.wants_turn = True
 
     def _look_whether_known(self) -> None:
@@ -274,6 +283,7 @@ class Diversions:
         self.taken_out.clear()
         self.dirty.clear()
         self.fresh.clear()
+        self.ended.clear()
         self._stored.clear()
         self.expected.clear()
         self.awaited.clear()

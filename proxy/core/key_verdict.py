@@ -199,10 +199,10 @@ def _taken_out(case: _Case) -> Verdict:
     dispatcher, slot = case.dispatcher, case.told.slot
     says = f"What is parked of hash slot {slot} is being redriven, or dropped."
     advice = "It ends by itself. This shows what is left:"
-    if dispatcher.diversions.trouble:
-        says = f"{says} The parking topic has a trouble: {dispatcher.diversions.trouble}."
-        return case.verdict(says, *case.around.diversion_advice)
     if not case.told.unacked_messages:
+        if dispatcher.diversions.trouble:
+            says = f"{says} The parking topic has a trouble: {dispatcher.diversions.trouble}."
+            return case.verdict(says, *case.around.diversion_advice)
         return case.verdict(says, advice, f"keyline parked {case.around.target}")
     worker = dispatcher.holder_at(dispatcher.slots.holder(slot))
     case = case._replace(worker=worker, health=case.checkup.workers.get(worker))

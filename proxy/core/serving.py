@@ -166,6 +166,8 @@ class Serving(Targets):
         """Send from the worker's ready queue while it has permits."""
         if self.leases is not None and self.leases.lapsed(now):
             return
+        if self.chunked and self.blocked and worker.permits > 0 and worker.writable and not self.paused:
+            self._send_next(worker, now)
         ready = worker.ready
         while ready and worker.open and worker.permits > 0 and not self.paused:
             gate = worker.join_gate
@@ -208,7 +210,7 @@ class Serving(Targets):
         if blocked is not None and blocked.parts[0].order < part.order:
             insert_all(blocked.parts, (part,))
             freed = self._unblock(slot)
-            first = self._take_needed(worker, slot) if needed else None
+            first = self._take_needed(worker, slot, next_only=False) if needed else None
             if not freed:
                 return first
             # It came when this stood here already: brokers send again what they have forgotten.
@@ -229,17 +231,35 @@ class Serving(Targets):
         insert_all(self._blocked_slot(slot).parts, (part,))
         return head
 
-    def _take_needed(self, worker: Worker, slot: int) -> Part | None:
-        """The first blocked chunk of the slot that the worker needs: it passes what is blocked."""
+    def _take_needed(self, worker: Worker, slot: int, *, next_only: bool) -> Part | None:
+        """The first blocked chunk of the slot that the worker needs, or needs next: it passes what is blocked."""
         blocked = self.blocked.get(slot)
         for part in () if blocked is None else blocked.parts:
-            if part.chunk is not None and self.needed_by(part) is worker:
+            if part.chunk is None or (next_only and not self.chunked.is_next(part)):
+                continue
+            if self.needed_by(part) is worker:
                 assert blocked is not None
                 blocked.parts.remove(part)
                 if not blocked.parts:
                     self.forget_blocked(slot)
                 return part
         return None
+
+    def _send_next(self, worker: Worker, now: float) -> None:
+        """Send what is blocked and next of messages that the worker has begun: its queue may never be empty."""
+        begun, blocked = self.chunked.slots_of(worker), self.blocked
+        few, many = (begun, blocked) if len(begun) < len(blocked) else (blocked, begun)
+        for slot in [slot for slot in few if slot in many]:
+            while worker.permits > 0:
+                part = self._take_needed(worker, slot, next_only=True)
+                if part is None:
+                    break
+                if self._lacks(part):
+                    insert_all(self._blocked_slot(slot).parts, (part,))
+                    self._ask_for((part,), part.count)
+                    break
+                self._leave_queue(part, now)
+                self._send(worker, part, now)
 
     def _with_siblings(self, part: Part, ready: deque[Part]) -> Part:
         """The former head, with what waits behind it of the same entry: it was taken apart when not all could go.

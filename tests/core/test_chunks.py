@@ -478,20 +478,29 @@ def test_the_rest_passes_an_earlier_message_for_which_its_key_waits(policy: KeyP
     assert [entry_of(part.position) for part in rig.dispatcher.waiting_in(A)] == [1, 4]
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("policy", [RETRY, KeyPolicy(dead_letter_after=1), KeyPolicy(park_after=1)])
-def test_the_rest_of_a_message_does_not_wait_for_permits_that_others_take(policy: KeyPolicy) -> None:
-    """It stands in its worker's queue when its key is blocked, and there is always more behind it."""
+def test_the_rest_of_a_message_does_not_wait_for_permits_that_others_take(policy: KeyPolicy, *, late: bool) -> None:
+    """It stands in its worker's queue when its key is blocked, or comes later, and there is always more before it."""
     rig = Rig(c1=[A, B])
     rig.dispatcher.set_policy(policy)
     rig.join("c1", 2)
     rig.entries(A, 1)
-    rig.chunk(2, A, "m", 0, 2)
-    rig.chunk(3, A, "m", 1, 2)
-    rig.entries(B, *range(4, 10))
+    rig.chunk(2, A, "m", 0, 3)
+    rest = [3, 20] if late else [3, 4]
+    if not late:
+        rig.chunk(rest[0], A, "m", 1, 3)
+        rig.chunk(rest[1], A, "m", 2, 3)
+    rig.entries(B, *range(5, 15))
     assert rig.got("c1") == [1, 2]
     rig.nack("c1", 1)
+    if late:
+        rig.chunk(rest[0], A, "m", 1, 3)
+        rig.chunk(rest[1], A, "m", 2, 3)
+    rig.flow("c1", 1)
+    assert rig.got("c1") == rest[:1]
     rig.flow("c1", 2)
-    assert rig.got("c1") == [3, 4]
+    assert rig.got("c1") == [rest[1], 5]
 
 
 def test_a_chunk_that_came_back_itself_waits_with_its_key() -> None:

@@ -176,7 +176,7 @@ MUTANTS: Final = (
     Mutant(
         "dead letters: a chunk that does not come again is waited for",
         ATTEMPTS,
-        "                self.fresh.append(parts[-1])\n",
+        "                self.ended.append(parts[-1])\n",
         "                pass\n",
         tests="tests/core/test_earlier_attempts.py",
     ),

@@ -99,7 +99,13 @@ class DeadLetters:
 
     def turn(self) -> None:
         """The end of a turn of the subscription."""
-        if self._state.dispatcher.diversions.fresh:
+        dispatcher = self._state.dispatcher
+        ended = dispatcher.diversions.take_ended()
+        for part in ended:
+            arrived(dispatcher, part, self._state.now())
+        if ended:
+            self._state.schedule_flush()
+        if dispatcher.diversions.fresh or ended:
             self.flush()
 
     def flush(self) -> None:

@@ -192,7 +192,7 @@ class ParkingLot(DeadLetters):
             self._log_trouble = ""
         if not self._is_full:
             self._is_over(FULL)
-        self._state.dispatcher.diversions.wants_turn |= self.log.news
+        self._state.dispatcher.diversions.wants_turn |= self.log.news and self.is_open
         self._state.schedule_flush()
 
     def _is_over(self, trouble: str) -> None:
