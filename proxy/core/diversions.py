@@ -73,8 +73,8 @@ class Diversions:
         """Those of them all of which was here in an earlier life, with the position of the last chunk: nothing of them
         is done before that has come, or what is behind it."""
         self.ended: list[Part] = []
-        """One chunk of each message of which no more is awaited, and all that is here has arrived there: the caller says
-        so once more."""
+        """One chunk of each message of which no more is awaited, and all that is here has arrived there: the caller
+        says so once more."""
         self.wants_turn = False
         """Whether the caller is to look here at the end of a turn: there are fresh ones, or slots are parked."""
         self.messages_total = 0
