@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from hatch_build import stale
@@ -149,6 +151,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         if item.get_closest_marker("broker") is None:
             patch.setattr(PulsarStandalone, "start", refuse_a_broker)
         return (yield)
+
+
+@pytest.fixture
+def quiet_log() -> Iterator[None]:
+    """What thousands of bad inputs and simulated faults make the gateway say is of no use to anybody."""
+    configured = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**configured)
 
 
 @pytest.fixture(scope="session")

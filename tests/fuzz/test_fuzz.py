@@ -6,15 +6,12 @@ engine. The guided search is a program of its own; the same seed makes it take t
 
 from __future__ import annotations
 
-import logging
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from proxy.wire.pulsar_pb2 import NONE
 from tests.fuzz import codecs_target
@@ -26,16 +23,8 @@ from tests.fuzz.targets import TARGETS
 EXECUTIONS = 1_000
 """Of the search in a test run, beyond the seeds: a second or two for each target. `make fuzz` takes its time."""
 MUTATIONS = 200
+pytestmark = pytest.mark.usefixtures("quiet_log")
 EVERY = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """What thousands of bad inputs make the gateway say is of no use to anybody."""
-    configured = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**configured)
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:

@@ -10,12 +10,12 @@ import pytest
 from proxy.net.subscription.former import FormerConsumer
 from tests.sim.actions import Actions
 from tests.sim.cluster import GOOD_MANNERS
-from tests.sim.run import be_quiet
 from tests.sim.seats import Violation
 from tests.sim.swarm import draw
 from tests.sim.worker import GOOD
 from tests.sim.world import World
 
+pytestmark = pytest.mark.usefixtures("quiet_log")
 SEEDS = (42, 52, 69, 119, 146)
 """Each has violations where the gateway comes back beside its former consumer. All but the second had some while it
 asked only once a batch of several keys had come, and forgot with the last worker that there may be a former one."""
@@ -33,7 +33,6 @@ CALM: dict[str, Any] = {
 
 def run(seed: int) -> None:
     """Raises `Violation`."""
-    be_quiet()
     swarm = draw(seed)
     world = World(
         replace(
