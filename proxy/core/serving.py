@@ -167,7 +167,7 @@ class Serving(Targets):
         if self.leases is not None and self.leases.lapsed(now):
             return
         if self.chunked and self.blocked and worker.permits > 0 and worker.writable and not self.paused:
-            self._send_next(worker, now)
+            self._finish_begun(worker, now, queued=False)
         ready = worker.ready
         while ready and worker.open and worker.permits > 0 and not self.paused:
             gate = worker.join_gate
@@ -197,7 +197,7 @@ class Serving(Targets):
                 self.blocked_time.observe(now - part.waits_since)
             self._send(worker, part, now)
         if self.chunked and worker.permits > 0 and worker.writable and not self.paused:
-            self._finish_begun(worker, now)
+            self._finish_begun(worker, now, queued=True)
 
     def _within_window(self, worker: Worker, part: Part) -> Part | None:
         """As much of the former head as its slot's window has room for; the rest waits until there is more.
@@ -210,7 +210,7 @@ class Serving(Targets):
         if blocked is not None and blocked.parts[0].order < part.order:
             insert_all(blocked.parts, (part,))
             freed = self._unblock(slot)
-            first = self._take_needed(worker, slot, next_only=False) if needed else None
+            first = self._take_needed(worker, slot) if needed else None
             if not freed:
                 return first
             # It came when this stood here already: brokers send again what they have forgotten.
@@ -231,35 +231,17 @@ class Serving(Targets):
         insert_all(self._blocked_slot(slot).parts, (part,))
         return head
 
-    def _take_needed(self, worker: Worker, slot: int, *, next_only: bool) -> Part | None:
-        """The first blocked chunk of the slot that the worker needs, or needs next: it passes what is blocked."""
+    def _take_needed(self, worker: Worker, slot: int) -> Part | None:
+        """The first blocked chunk of the slot that the worker needs: it passes what is blocked."""
         blocked = self.blocked.get(slot)
         for part in () if blocked is None else blocked.parts:
-            if part.chunk is None or (next_only and not self.chunked.is_next(part)):
-                continue
-            if self.needed_by(part) is worker:
+            if part.chunk is not None and self.needed_by(part) is worker:
                 assert blocked is not None
                 blocked.parts.remove(part)
                 if not blocked.parts:
                     self.forget_blocked(slot)
                 return part
         return None
-
-    def _send_next(self, worker: Worker, now: float) -> None:
-        """Send what is blocked and next of messages that the worker has begun: its queue may never be empty."""
-        begun, blocked = self.chunked.slots_of(worker), self.blocked
-        few, many = (begun, blocked) if len(begun) < len(blocked) else (blocked, begun)
-        for slot in [slot for slot in few if slot in many]:
-            while worker.permits > 0:
-                part = self._take_needed(worker, slot, next_only=True)
-                if part is None:
-                    break
-                if self._lacks(part):
-                    insert_all(self._blocked_slot(slot).parts, (part,))
-                    self._ask_for((part,), part.count)
-                    break
-                self._leave_queue(part, now)
-                self._send(worker, part, now)
 
     def _with_siblings(self, part: Part, ready: deque[Part]) -> Part:
         """The former head, with what waits behind it of the same entry: it was taken apart when not all could go.
@@ -286,21 +268,26 @@ class Serving(Targets):
         if now > part.waits_since:
             self.blocked_time.observe(now - part.waits_since)
 
-    def _finish_begun(self, worker: Worker, now: float) -> None:
-        """Send the rest of chunked messages that the worker has begun, with what permits are left: see `chunked`."""
+    def _finish_begun(self, worker: Worker, now: float, *, queued: bool) -> None:
+        """Send the rest of chunked messages that the worker has begun: see `chunked`.
+
+        Without what is `queued` for it: of what is blocked, exactly the chunks that are next. They go before the queue,
+        which may never be empty. What is queued has its turn there, or comes after it if permits are left.
+        """
         begun = self.chunked.slots_of(worker)
         if not begun:
             return
-        ready = _chunks_by_slot(worker, begun)
+        ready = _chunks_by_slot(worker, begun) if queued else {}
+        few, many = (begun, self.blocked) if len(begun) < len(self.blocked) else (self.blocked, begun)
         sent: dict[int, None] = {}
-        for slot in [*ready, *(slot for slot in self.blocked if slot in begun and slot not in ready)]:
+        for slot in [*ready, *(slot for slot in few if slot in many and slot not in ready)]:
             blocked = self.blocked.get(slot)
             waiting = [(worker.ready, part) for part in ready.get(slot, ())]
             if blocked is not None:
                 waiting += [(blocked.parts, part) for part in blocked.parts if part.chunk is not None]
                 waiting.sort(key=_order)  # under a window earlier ones are blocked than stand in the queue
             for queue, part in waiting:
-                if worker.permits > 0 and self.needed_by(part) is worker:
+                if worker.permits > 0 and self.needed_by(part) is worker and (queued or self.chunked.is_next(part)):
                     if self._lacks(part):
                         self._ask_for((part,), part.count)
                         break

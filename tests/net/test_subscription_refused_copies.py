@@ -192,7 +192,7 @@ def test_a_drop_waits_for_a_refused_message_that_is_tried_again() -> None:
 
 
 def test_what_is_read_of_the_parking_topic_is_parked_though_nothing_else_happens() -> None:
-    """A copy that nobody expects here is one all the same, and nothing newer of its key is delivered."""
+    """A copy that the gateway did not expect is one all the same, and nothing newer of its key is delivered."""
     lot = Lot()
     rig, worker = opened(lot)
     arrive(rig, (0, single("k", b"0")))

@@ -273,6 +273,12 @@ class SubscriptionState:
         """The topic is terminated and read to its end."""
         self.at_end_of_topic = True
 
+    def nothing_comes(self) -> None:
+        """What waits for the rest of its message waits no more, and makes room."""
+        diversions = self.dispatcher.diversions
+        if diversions.awaited and self.dispatcher.workers and diversions.nothing_comes():
+            self.schedule_flush()
+
     def tell_watchers(self) -> None:
         """Pass on what the dispatcher noted in this turn."""
         dispatcher = self.dispatcher

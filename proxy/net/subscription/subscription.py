@@ -358,7 +358,7 @@ class Subscription:
     def _grant(self, bytes_held: int) -> None:
         dispatcher = self._dispatcher
         if self.services.reading_stopped:
-            self._end_waits()
+            self.state.nothing_comes()
         if dispatcher.paused or self.services.reading_stopped or self.takeover.waits:
             return
         if self._whole is not None:
@@ -370,12 +370,6 @@ class Subscription:
         for consumer in self.consumers:
             if consumer.fetching:
                 self._grant_to(consumer, lambda: free_permits, bytes_held, shares)
-
-    def _end_waits(self) -> None:
-        """Nothing can come: what waits for the rest of its message waits no more, and makes room."""
-        diversions = self._dispatcher.diversions
-        if diversions.awaited and self._dispatcher.workers and diversions.nothing_comes():
-            self.state.schedule_flush()
 
     def _grant_to(self, consumer: UpstreamConsumer, free: Callable[[], int], bytes_held: int, shares: int) -> None:
         if consumer.upstream.link is None or consumer.waits_for_cursor:
@@ -398,6 +392,6 @@ class Subscription:
         if permits:
             consumer.send_permits(permits)
         elif consumer.window.outstanding <= 0 and not self.consumers.queued_messages:
-            self._end_waits()
+            self.state.nothing_comes()
         if awaited and consumer.window.outstanding > 0:
             transactions.permitted()
