@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from integration.standalone import PulsarStandalone
-from tests.integration.exclusive_rig import EXCLUSIVE, FENCE, SHARED, WAIT, TopicClient, administer, told
+from tests.integration.exclusive_rig import EXCLUSIVE, FENCE, READY, SHARED, WAIT, TopicClient, administer, told
 from tests.net.model_topic import Connection, ModelTopic
 from tests.net.producer_rig import close, want
 from tests.net.session_rig import parse
@@ -213,3 +213,26 @@ def test_an_owner_resumes_after_an_unload_when_nobody_waits(both: Both) -> None:
     both.want("owner", epoch=0, called="owner")
     both.want("waiter")
     both.close("owner")
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["lives", "hangs"])
+def test_a_name_is_another_connections_only_when_its_own_is_gone(
+    broker: PulsarStandalone, new_topic: Callable[[str], str], *, answers: bool
+) -> None:
+    """The broker asks whether it lives. So what the first sent stands before all that the second sends.
+
+    The gateway's own producers rely on it (`proxy.net.broker.producer`).
+    """
+    topic = new_topic("named")
+    with TopicClient(broker.service_url, topic) as first, TopicClient(broker.service_url, topic) as second:
+        first.want(mode=SHARED, name="name")
+        assert first.hears().word == READY
+        second.want(mode=SHARED, name="name")
+        if answers:
+            assert first.received() == []  # a PING, which it answers
+            assert second.hears().word == "ProducerBusy"
+            first.leaves()
+            second.want(mode=SHARED, name="name")
+        assert second.hears().word == READY
+        if not answers:
+            assert first.ended() == []

@@ -144,7 +144,8 @@ class ModelTopic:
             self._leave(handle)
 
     def _join(self, handle: Handle) -> None:
-        if self.owner is not None or self.promoting is not None or self.queue:
+        taken = any(each.name == handle.name for each in self.shared)
+        if taken or self.owner is not None or self.promoting is not None or self.queue:
             self._refuse(handle, pb.ProducerBusy)
         else:
             self.shared.add(handle)

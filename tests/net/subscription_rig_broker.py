@@ -269,8 +269,9 @@ class FakeBrokerLink:
             reply.ackResponse.request_id = command.ack.request_id
         elif command.type == T.PRODUCER:
             reply.type = T.PRODUCER_SUCCESS
-            reply.producer_success.request_id = command.producer.request_id
-            reply.producer_success.producer_name = "gateway-1"
+            request_id, name = command.producer.request_id, command.producer.producer_name
+            reply.producer_success.request_id = request_id
+            reply.producer_success.producer_name = name or f"gateway-{request_id}"
         elif command.type == T.GET_LAST_MESSAGE_ID:
             reply.type = T.GET_LAST_MESSAGE_ID_RESPONSE
             answer = reply.getLastMessageIdResponse

@@ -124,6 +124,24 @@ def test_it_is_lost(broker: PlayedBroker, owner: Owner, producer: GatewayProduce
     assert [kind for kind, *_ in owner.journal] == ["ready", "lost"]
 
 
+def test_one_that_goes_on_for_another_has_its_name_and_uses_no_sequence_id_again(
+    broker: PlayedBroker, owner: Owner, producer: GatewayProducer
+) -> None:
+    """A broker refuses the name while it has the other, and would take a sequence id of the same name for sent."""
+    asked = broker.next(T.PRODUCER)
+    assert not asked.producer.HasField("producer_name")
+    producer_id = broker.grant(asked)
+    assert producer.send(b"one") == 0
+    broker.say(close_producer(producer_id))
+    broker.sent()
+    mode = pb.ProducerAccessMode.Shared
+    successor = GatewayProducer(TOPIC, mode, broker, broker.clock, owner, former=producer).open()
+    asked = broker.next(T.PRODUCER)
+    assert (asked.producer.producer_name, asked.producer.user_provided_producer_name) == ("p-1", False)
+    broker.grant(asked)
+    assert successor.send(b"two") == 1
+
+
 def test_closed_while_it_is_asked_for(broker: PlayedBroker, owner: Owner, producer: GatewayProducer) -> None:
     """It is given back when it comes, and its owner hears nothing."""
     asked = broker.next(T.PRODUCER)

@@ -11,6 +11,8 @@ from proxy.core.explain import SlotState, explain_slot
 from proxy.core.key_verdict import explained
 from proxy.core.worker_health import Urgency
 from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.net.broker.producer import GatewayProducer
+from proxy.net.ports import UpstreamProducer
 from proxy.net.subscription import dead_letters
 from proxy.net.subscription.dead_letters import RECEIPT_S_MAX
 from proxy.net.subscription.own_topic_advice import DEAD_LETTERS, OPENING, PARKING
@@ -57,6 +59,12 @@ def receipt(rig: SubscriptionRig) -> None:
     rig.clock.settle()
 
 
+def named(producer: UpstreamProducer) -> str:
+    """The name that the broker gave it, or took from it."""
+    assert isinstance(producer, GatewayProducer)
+    return producer.name
+
+
 def properties(metadata: pb.MessageMetadata) -> dict[str, str]:
     """By name."""
     return {pair.key: pair.value for pair in metadata.properties}
@@ -70,10 +78,11 @@ def test_the_original_is_acknowledged_when_the_copy_has_its_receipt() -> None:
     refuse(worker)
     assert rig.brokers.others == rig.brokers.others_diverted == [GRAVE]
     (tail,) = rig.link.published
+    (producer,) = rig.link.producers.values()
     metadata, _, start = peek(tail)
     assert verify_checksum(tail)
     assert (tail[start:], metadata.partition_key, metadata.event_time) == (b"poison", b"k", 5)
-    assert (metadata.producer_name, metadata.schema_version) == (b"gateway-1", b"")
+    assert (metadata.producer_name, metadata.schema_version) == (named(producer).encode(), b"")
     assert properties(metadata) == {
         "own": "v",
         "REAL_TOPIC": TOPIC,
@@ -162,6 +171,7 @@ def test_a_command_that_helps_is_one_word_after_the_other_whatever_the_topics_na
             "pulsar-admin namespaces get-backlog-quotas public/default",
         ),
         (pb.TopicNotFound, "create it", f"pulsar-admin topics create {GRAVE}"),
+        (pb.ProducerBusy, "for itself alone", f"pulsar-admin topics stats {GRAVE}"),
         (pb.UnknownError, "Look whether it can be reached", None),
     ],
 )
@@ -202,8 +212,10 @@ def test_what_had_no_receipt_is_published_again(how: str) -> None:
         producer.not_stored(0, UpstreamError("message too large", pb.NotAllowedError))
     else:
         rig.clock.advance(RECEIPT_S_MAX)
+    name = named(producer)
     rig.clock.advance(1)
     assert (number in rig.link.producers) == (how == "refused")
+    assert [named(each) for each in rig.link.producers.values()] == [name]  # nothing of the lost one is stored later
     assert rig.link.acked() == []
     receipt(rig)
     assert rig.link.acked() == [(LEDGER, 0)]

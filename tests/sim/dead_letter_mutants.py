@@ -192,4 +192,11 @@ MUTANTS: Final = (
         "    rest = _taken(worker, rest_of(worker, wanted))\n",
         "    rest: list[Part] = []\n",
     ),
+    Mutant(
+        "dead letters: a producer that is made anew has another name",
+        TOPIC,
+        ", self._not_taken, self._former)",
+        ", self._not_taken)",
+        tests="tests/net/test_subscription_dead_letters.py",
+    ),
 )

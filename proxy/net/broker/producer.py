@@ -3,6 +3,9 @@
 Its owner decides whether and when to create another, because only the owner knows the meaning of the loss: for an
 outbox a retry, for a group's leader the end of its leadership.
 
+One that goes on for another has its name. A broker that did not notice the loss may have bytes of the other still to
+read, and would store them between those of this one; it refuses a name until whoever has it is gone.
+
 Why not the official client: it repairs a broken connection by itself, cannot stop waiting for a topic, does not report
 that its producer was lost, and (3.13) has ended the whole process with an uncaught C++ exception (`bad_weak_ptr`) while
 clients with pending requests were shut down. A gateway carries the messages of all clients and must not crash of that.
@@ -63,8 +66,9 @@ class GatewayProducer:
         clock: Clock,
         owner: ProducerOwner,
         refused: Callable[[int, str], None] | None = None,
+        former: GatewayProducer | None = None,
     ) -> None:
-        """`open` begins.
+        """`open` begins. It goes on for `former`, which was lost: nothing of that is stored behind anything of this.
 
         `refused` hears the sequence id of a message that the broker did not take, and why: the producer goes on.
         Without it a refused message is the producer's end.
@@ -79,9 +83,10 @@ class GatewayProducer:
         self._unwanted = False
         self._link: BrokerLink | None = None
         self._id = 0
-        self.name = ""
+        self.name: str = "" if former is None else former.name
         """As the broker gave it, once ready."""
-        self._next_sequence_id = 0
+        self.next_sequence_id: int = 0 if former is None else former.next_sequence_id
+        """Of a name none is used twice: a broker that removes duplicates would take the second for one."""
         self.error_code: int | None = None
         """The broker's `ServerError` for what it refused last; None if it refused nothing."""
 
@@ -103,8 +108,8 @@ class GatewayProducer:
         """As `send`, with what the metadata has; producer, sequence id and time in it are replaced."""
         assert self.state is State.READY, self.state
         assert self._link is not None
-        sequence_id = self._next_sequence_id
-        self._next_sequence_id += 1
+        sequence_id = self.next_sequence_id
+        self.next_sequence_id += 1
         tail = tail_of(message, self.name.encode(), sequence_id, int(self._clock.time() * 1_000))
         count, chunk = message.metadata.num_messages_in_batch, is_chunk(message.metadata)
         self._link.send(commands.send(self._id, sequence_id, tail, count, chunk=chunk))
@@ -172,6 +177,7 @@ class GatewayProducer:
             producer_id=self._id,
             request_id=request_id,
             producer_access_mode=self._access_mode,
+            producer_name=self.name or None,
             user_provided_producer_name=False,
         )
         return encode_command(pb.BaseCommand(type=pb.BaseCommand.PRODUCER, producer=command))

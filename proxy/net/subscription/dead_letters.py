@@ -89,6 +89,8 @@ class DeadLetters:
         self._tried: Part | None = None
         """That one, on its way."""
         self._producer: GatewayProducer | None = None
+        self._former: GatewayProducer | None = None
+        """The last that was made."""
         self._arrived: list[Part] = []
         """Those of this turn."""
         self._failures = 0
@@ -222,10 +224,9 @@ class DeadLetters:
         return True
 
     def _make_producer(self) -> None:
-        services = self._services
-        mode = pb.ProducerAccessMode.Shared
-        producer = GatewayProducer(self.topic, mode, services.brokers.diversions, services.clock, self, self._not_taken)
-        self._producer = producer.open()
+        brokers, clock, mode = self._services.brokers.diversions, self._services.clock, pb.ProducerAccessMode.Shared
+        producer = GatewayProducer(self.topic, mode, brokers, clock, self, self._not_taken, self._former)
+        self._producer = self._former = producer.open()
 
     def _message(self, part: Part) -> Published | None:
         """What is published of it; None if it cannot be, and waits."""

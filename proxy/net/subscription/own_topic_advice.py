@@ -42,6 +42,11 @@ _NOT_ALLOWED: Final = Advice(
     "another. This shows it:",
     "pulsar-admin topics get-partitioned-topic-metadata {topic}",
 )
+_BUSY: Final = Advice(
+    "Another producer has it for itself alone, or its broker still has a connection that the gateway lost, and lets it "
+    "go by itself. This shows its producers:",
+    "pulsar-admin topics stats {topic}",
+)
 
 DEAD_LETTERS: Final[dict[int, Advice]] = {
     pb.TopicTerminatedError: Advice(
@@ -58,6 +63,7 @@ DEAD_LETTERS: Final[dict[int, Advice]] = {
     ),
     pb.TopicNotFound: _MISSING,
     pb.NotAllowedError: _NOT_ALLOWED,
+    pb.ProducerBusy: _BUSY,
 }
 """By the broker's `ServerError`."""
 PARKING: Final[dict[int, Advice]] = {
@@ -76,6 +82,7 @@ PARKING: Final[dict[int, Advice]] = {
     ),
     pb.TopicNotFound: _MISSING,
     pb.NotAllowedError: _NOT_ALLOWED,
+    pb.ProducerBusy: _BUSY,
     pb.ConsumerBusy: Advice(
         "Another consumer has its subscription keyline-parked, which is for one gateway alone: another gateway that "
         "is not in owner mode with this one, or a client. This shows whose:",
