@@ -14,12 +14,13 @@ from proxy.core.cutting import cut, join, may_join
 from proxy.core.delivery_key import slice_key
 from proxy.core.entry import PART_BYTES, Part
 from proxy.core.targets import Targets
-from proxy.core.waiting import insert_all
+from proxy.core.waiting import ahead_of_siblings, insert_all
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Container, Iterable, Sequence
 
+    from proxy.core.waiting import BlockedSlot
     from proxy.core.worker import Worker
 
 ASKED_AHEAD: Final = 64
@@ -218,6 +219,8 @@ class Serving(Targets):
             return None
         if needed:
             return part
+        if part.indexes is not None and part.divisible:
+            part = self._ahead_of_siblings(worker, part, blocked)
         room = 0 if slot in self.retries.held or self.diversions.holds(slot, part) else self._room(slot)
         if not self._fits(part, room):
             insert_all(self._blocked_slot(slot).parts, (part,))
@@ -229,6 +232,19 @@ class Serving(Targets):
             return part
         head = self._cut(part, room)
         insert_all(self._blocked_slot(slot).parts, (part,))
+        return head
+
+    def _ahead_of_siblings(self, worker: Worker, part: Part, blocked: BlockedSlot | None) -> Part:
+        """The former head as far as nothing else that waits of its entry and slot stands between its messages.
+
+        What a broker has forgotten of an entry comes again, between what is here of it.
+        """
+        queues = (worker.ready,) if blocked is None else (worker.ready, blocked.parts)
+        ahead = min(ahead_of_siblings(part, queue) for queue in queues)
+        if ahead == part.count:
+            return part
+        head = self._cut(part, ahead)
+        insert_all(worker.ready, (part,))
         return head
 
     def _take_needed(self, worker: Worker, slot: int) -> Part | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.entry import topic_order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from proxy.core.entry import Part
 
@@ -102,3 +102,13 @@ def insert_all(queue: deque[Part], parts: Sequence[Part]) -> None:
         ordered += queue
         queue.clear()
         queue.extend(sorted(ordered, key=topic_order))
+
+
+def ahead_of_siblings(part: Part, queue: Iterable[Part]) -> int:
+    """How many of a batch's part's messages stand before the first in the queue of the same batch and slot."""
+    for following in queue:
+        if following.batch is not part.batch:
+            break
+        if following.slot == part.slot:
+            return bisect_left(part.message_indexes(), following.message_indexes()[0])
+    return part.count

@@ -118,6 +118,22 @@ def test_it_waits_before_newer_ones_of_its_slot() -> None:
     assert rig.got("c1") == [(1, (0,)), 2]
 
 
+@pytest.mark.parametrize("window", [2, 5])
+def test_it_goes_round_what_is_here_of_its_key(window: int) -> None:
+    """Messages of a key that come on both sides of one that waits do not pass it together."""
+    rig = Rig(c1=[A, B])
+    rig.dispatcher.set_policy(KeyPolicy(window=window))
+    rig.join("c1")
+    rig.mixed(1, None, A, None, B, None)
+    rig.mixed(1, A, A, A, B, A)
+    rig.flow("c1", 9)
+    indexes: list[int] = []
+    while got := [what for what in rig.got("c1") if isinstance(what, tuple)]:
+        indexes += [index for _, those in got for index in those if index != 3]
+        rig.ack("c1", *got)
+    assert indexes == [0, 1, 2, 4]
+
+
 def test_an_entry_of_which_nothing_is_to_be_delivered_is_acknowledged_as_far_as_it_came() -> None:
     """Compacted away, for example; what a transaction gives back of it is not acknowledged on the way."""
     rig = Rig(c1=[A])

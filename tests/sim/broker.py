@@ -19,11 +19,13 @@ from tests.sim.connection import End
 from tests.sim.transactions import answer_ack, answer_add, answer_end
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from proxy.net.ports import Transport
     from tests.sim.cluster import Cluster
     from tests.sim.machine import Event, Process
     from tests.sim.own_topics import OwnTopic, Reader
-    from tests.sim.storage import Storage
+    from tests.sim.storage import Entry, Storage
     from tests.sim.transactions import Coordinator
 
 T = pb.BaseCommand
@@ -43,6 +45,7 @@ class BrokerSession:
         self._transport: Transport | None = None
         self._feed = frames.FrameSplitter(FRAME_BYTES_MAX).feed
         self._heard = True
+        self._heard_at = broker.process.now()
         self._timer: Event | None = None
         self._requests: deque[pb.BaseCommand] = deque()
         self._tails: deque[bytes] = deque()
@@ -62,6 +65,11 @@ class BrokerSession:
         assert self._transport.other is not None
         return self._transport.other.process
 
+    @property
+    def should_be_gone(self) -> bool:
+        """Whether it was silent for longer than a broker that does not stand still keeps a connection."""
+        return self.broker.process.now() - self._heard_at > 2 * KEEP_ALIVE_S
+
     # ---- ports.Receiver
 
     def opened(self, transport: Transport) -> None:
@@ -71,7 +79,7 @@ class BrokerSession:
 
     def received(self, data: bytes) -> None:
         """As the port says."""
-        self._heard = True
+        self._heard, self._heard_at = True, self.broker.process.now()
         for frame in self._feed(data):
             if frames.frame_type(frame) == T.SEND:
                 self._tails.append(frame[frames.payload_start(frame) :])
@@ -172,9 +180,11 @@ class BrokerSession:
                 code = pb.ConsumerAssignError if alike else pb.ConsumerBusy
                 return commands.error(body.request_id, code, "another consumer is there")
             for other in self.cluster.consumers:
-                if other.session.client is not self.client:
-                    for entry in other.pending.values():
-                        self.cluster.storage.astray.update(entry.numbers)
+                astray: Iterable[Entry] = other.pending.values() if other.session.client is not self.client else ()
+                if other.session.should_be_gone:  # it has what was sent to it, and half of the keys
+                    astray = self.cluster.storage.open_entries()
+                for entry in astray:
+                    self.cluster.storage.astray.update(entry.numbers)
             self.cluster.let_in(joining)
         return commands.success(body.request_id)
 

@@ -50,6 +50,8 @@ class Model(Holdings):
         """Where messages go that have used their attempts, if they do."""
         self.lot: Lot | None = None
         """Where keys are parked, if they may be."""
+        self._had_at: dict[tuple[int, int], list[int]] = {}
+        """Message id to the numbers that some worker got with it."""
         self.late: set[int] = set()
         """Messages that a worker acknowledged when it had asked for them again: that counts if they are on their way to
         it once more, and have not left the gateway yet."""
@@ -280,6 +282,7 @@ class Model(Holdings):
         if not (self.keys.neutral or self.unsettled):
             self._check_policy(seat, numbers, opaque=opaque)
         seat.received += len(numbers)
+        self._had_at[place] = list(numbers)
         for number in numbers:
             anew = self.unsettled or number in self._excused_acks
             anew |= self.claims is not None and self.claims.is_blind(number)
@@ -445,8 +448,11 @@ class Model(Holdings):
         """Numbers that this id of an ack acknowledges."""
         numbers, left = seat.held.get(place), bits_of(ack_set)
         if numbers is None:
-            returned = enumerate(seat.returned.get(place, ()))
-            self.late.update(n for index, n in returned if n >= 0 and n not in self.holder and not left >> index & 1)
+            # What it asked for again, or had in an earlier life: it may be on its way to the worker just now.
+            had = seat.returned.get(place) or [n if n in self.meant else -1 for n in self._had_at.get(place, ())]
+            self.late.update(
+                n for index, n in enumerate(had) if n >= 0 and n not in self.holder and not left >> index & 1
+            )
             return []
         done = [number for index, number in enumerate(numbers) if number >= 0 and not left >> index & 1]
         self._take_from(seat, place, set(done))

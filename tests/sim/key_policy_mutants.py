@@ -105,4 +105,11 @@ MUTANTS: Final = (
         "        self._state.change_settings(settings)\n",
         tests="tests/net/test_subscription_leases.py",
     ),
+    Mutant(
+        "messages of a batch pass one of their key that waits between them",
+        SERVING,
+        "            part = self._ahead_of_siblings(worker, part, blocked)\n",
+        "            pass\n",
+        tests="tests/core/test_kept_back.py",
+    ),
 )
