@@ -66,6 +66,8 @@ class Claims:
         """Whether a worker has the message from the parking topic: it is acknowledged there, in no transaction."""
         self.keys: set[str] = set()
         """Those of which something was claimed in this life."""
+        self.claimed: set[int] = set()
+        """All messages that were, in this life: an abort gives them back."""
         self.total = 0
         """Messages that were claimed."""
 
@@ -78,6 +80,7 @@ class Claims:
         self._late.clear()
         self._refused.clear()
         self.keys.clear()
+        self.claimed.clear()
 
     def claim(self, connection: Connection, seat: Seat, body: pb.CommandAck) -> dict[tuple[int, int], set[int]]:
         """A worker acknowledged deliveries in a transaction; returns which messages of each it holds no more.
@@ -103,6 +106,7 @@ class Claims:
             self._of[number] = _Claim(seat, transaction, connection, body.request_id)
             self._by_key.setdefault(self._key(number), set()).add(number)
             self.keys.add(self._key(number))
+            self.claimed.add(number)
             self.total += 1
         return taken
 

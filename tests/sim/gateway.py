@@ -23,7 +23,7 @@ from tests.sim.seats import Violation
 from tests.sim.slots import slot_of_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from proxy.core.worker import Worker
     from proxy.net.subscription.openings import Openings
@@ -206,6 +206,11 @@ class WakeUps:
             return True
         return bool(dispatcher.outstanding.bits_kept_back(position) >> message.entry.numbers.index(number) & 1)
 
+    @property
+    def _claimed(self) -> Container[int]:
+        """Messages that come back if their transactions are aborted."""
+        return () if self._model.claims is None else self._model.claims.claimed
+
     def _could_go(self, gateway: Looked, subscription: Subscription, number: int) -> None:
         dispatcher = subscription.state.dispatcher
         slot = slot_of(subscription, self._storage.messages[number].key)
@@ -216,7 +221,7 @@ class WakeUps:
         beginner = self._began(number)
         if beginner is not None:
             waits = slot in dispatcher.diversions.held or self._waits_for_retry(gateway, subscription, slot)
-            if waits and number in self._model.given_back:
+            if waits and (number in self._model.given_back or number in self._claimed):
                 return  # it waits with its key, as all that comes back
             if beginner.permits > 0 and beginner.end.writable:
                 raise Violation(f"G6: piece {number} of a message waits that {beginner.name} has begun")
