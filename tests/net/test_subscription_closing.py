@@ -138,6 +138,23 @@ def test_a_part_of_a_batch_is_not_forgotten_either() -> None:
     assert rig.count == 0
 
 
+def test_a_part_of_a_batch_that_was_sent_is_not_forgotten_with_its_connection() -> None:
+    """The broker may never have read the ack of a single message."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((0, batch([("k", b"0"), ("k", b"1")])))
+    rig.link.held.add(T.ACK)
+    worker.ack(0, ack_set=[0b10])
+    worker.close()
+    assert rig.link.sent(T.ACK)
+    assert rig.count == 1
+    rig.brokers.held = True
+    rig.link.lose()
+    acks = [place for command in back(rig).sent(T.ACK) for place in command.ack.message_id]
+    assert [(place.entryId, list(place.ack_set)) for place in acks] == [(0, [0b10])]
+    assert rig.count == 0
+
+
 def test_a_broker_that_stays_away_is_not_waited_for_forever() -> None:
     """Past the bound the acks are given up, and nothing is asked for any more."""
     rig, worker = away()

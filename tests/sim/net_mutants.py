@@ -210,4 +210,11 @@ MUTANTS: Final = (
         "    wanted = list(worker.pending if keys is None else keys)\n",
         "    wanted = list(list(worker.pending)[:1] if keys is None else keys)\n",
     ),
+    Mutant(
+        "a subscription ends before the broker has answered acks of single messages",
+        "proxy/net/subscription/closing.py",
+        " or acks.indexes_unanswered\n",
+        "\n",
+        tests="tests/net/test_subscription_closing.py",
+    ),
 )

@@ -83,6 +83,7 @@ class UpstreamAcks:
         "_wake",
         "_with_indexes",
         "errors",
+        "indexes_unanswered",
         "settled",
         "watcher",
     )
@@ -115,6 +116,8 @@ class UpstreamAcks:
         self._in_flight: dict[Receipt, None] = {}
         self._end: Exception | None = None
         self.errors = 0
+        self.indexes_unanswered = 0
+        """Commands with acks of single messages that the broker has not answered: what they name is nowhere else."""
         self.watcher: Callable[[Exception | None], None] | None = None
         """Who is told of each of the broker's answers, or that none came."""
         self.settled: Callable[[], None] | None = None
@@ -225,8 +228,10 @@ class UpstreamAcks:
                     self._outstanding.index_acks[position] = entry
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
+            self.indexes_unanswered -= 1
             self._settle(receipts, reply, again)
 
+        self.indexes_unanswered += 1
         link.request(lambda request_id: index_ack(consumer_id, indexes, request_id), answered)
 
     def _settle(self, receipts: list[Receipt], reply: pb.BaseCommand | Exception, again: Callable[[], None]) -> None:

@@ -51,8 +51,8 @@ class Closing:
 
     @property
     def _unconfirmed(self) -> bool:
-        outstanding = self._state.dispatcher.outstanding
-        unconfirmed = outstanding.unconfirmed or outstanding.acks or outstanding.index_acks
+        outstanding, acks = self._state.dispatcher.outstanding, self._state.acks
+        unconfirmed = outstanding.unconfirmed or outstanding.acks or outstanding.index_acks or acks.indexes_unanswered
         return bool(unconfirmed) or self._state.transactions.unanswered
 
     def begin(self, done: Callable[[], None] | None) -> None:
