@@ -219,7 +219,7 @@ class Serving(Targets):
             return None
         if needed:
             return part
-        if part.indexes is not None and part.divisible:
+        if part.count > 1 and part.batch is not None and part.divisible:
             part = self._ahead_of_siblings(worker, part, blocked)
         room = 0 if slot in self.retries.held or self.diversions.holds(slot, part) else self._room(slot)
         if not self._fits(part, room):
@@ -239,8 +239,11 @@ class Serving(Targets):
 
         What a broker has forgotten of an entry comes again, between what is here of it.
         """
-        queues = (worker.ready,) if blocked is None else (worker.ready, blocked.parts)
-        ahead = min(ahead_of_siblings(part, queue) for queue in queues)
+        ahead, ready = part.count, worker.ready
+        if ready and ready[0].batch is part.batch:
+            ahead = ahead_of_siblings(part, ready)
+        if blocked is not None and blocked.parts[0].batch is part.batch:
+            ahead = min(ahead, ahead_of_siblings(part, blocked.parts))
         if ahead == part.count:
             return part
         head = self._cut(part, ahead)
