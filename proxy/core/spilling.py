@@ -59,12 +59,13 @@ def spill(dispatcher: Serving, look_ahead_messages: int, budget_bytes: int, now:
     of_slot = _Share(int(look_ahead_messages * share), int(budget_bytes * share))
     even = _Share(min(of_slot.messages, look_ahead // each), min(of_slot.size, room // each))
     moving = {worker for worker in dispatcher.workers.values() if _moves(worker, now)}
+    most = budget_bytes // SPILLED_BYTES
     for slot, blocked in dispatcher.blocked.items():
-        _trim(dispatcher, blocked.parts, of_slot if _worker_of(dispatcher, slot) in moving else even)
+        _trim(dispatcher, blocked.parts, of_slot if _worker_of(dispatcher, slot) in moving else even, most)
     workers = max(len(dispatcher.workers), 1)
     of_worker = _Share(look_ahead // workers, room // workers)
     for worker in dispatcher.workers.values():
-        _trim(dispatcher, worker.ready, of_worker)
+        _trim(dispatcher, worker.ready, of_worker, most)
         if spent and not worker.outbox:
             _drop_beyond(dispatcher, worker.pending.values(), of_worker.size)
     spilled.quiet_below_bytes = dispatcher.outstanding.bytes_counted + budget_bytes // 16
@@ -89,8 +90,11 @@ def _one_starves(dispatcher: Serving) -> bool:
     return any(worker.open and worker.permits > 0 and not worker.ready for worker in dispatcher.workers.values())
 
 
-def _trim(dispatcher: Serving, queue: deque[Part], share: _Share) -> None:
-    """Let what is beyond the share go, from the end back to what has gone already. The head always stays."""
+def _trim(dispatcher: Serving, queue: deque[Part], share: _Share, most: int) -> None:
+    """Let what is beyond the share go, from the end back to what has gone already. The head always stays.
+
+    No more than `most` messages are without bytes then, or one entry more.
+    """
     kept = messages = size = 0
     for part in queue:
         messages += part.count
@@ -99,7 +103,7 @@ def _trim(dispatcher: Serving, queue: deque[Part], share: _Share) -> None:
             break
         kept += 1
     for _, part in zip(range(len(queue) - kept), reversed(queue), strict=False):
-        if not part.tail:
+        if not part.tail or dispatcher.outstanding.spill.messages > most:
             break
         drop(dispatcher, part)
 

@@ -408,4 +408,11 @@ MUTANTS: Final = (
         "        self.outstanding -= messages\n",
         "        self.outstanding -= 1\n",
     ),
+    Mutant(
+        "what is let go of its bytes at once has no bound",
+        "proxy/core/spilling.py",
+        " or dispatcher.outstanding.spill.messages > most:\n",
+        ":\n",
+        tests="tests/core/test_spilling.py",
+    ),
 )
