@@ -51,8 +51,8 @@ MUTANTS: Final = (
     Mutant(
         "keys that move are let go of, and fetched again",
         "proxy/core/spilling.py",
-        "of_slot if _worker_of(dispatcher, slot) in moving else even)",
-        "even)",
+        "of_slot if _worker_of(dispatcher, slot) in moving else even, most)",
+        "even, most)",
         tests="tests/core/test_spilling.py",
     ),
     Mutant(
