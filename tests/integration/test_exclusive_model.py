@@ -225,14 +225,14 @@ def test_a_name_is_another_connections_only_when_its_own_is_gone(
     """
     topic = new_topic("named")
     with TopicClient(broker.service_url, topic) as first, TopicClient(broker.service_url, topic) as second:
-        first.want(mode=SHARED, name="name")
+        first.want(mode=SHARED, name="name", chosen=False)
         assert first.hears().word == READY
-        second.want(mode=SHARED, name="name")
+        second.want(mode=SHARED, name="name", chosen=False)
         if answers:
             assert first.received() == []  # a PING, which it answers
             assert second.hears().word == "ProducerBusy"
             first.leaves()
-            second.want(mode=SHARED, name="name")
+            second.want(mode=SHARED, name="name", chosen=False)
         assert second.hears().word == READY
         if not answers:
             assert first.ended() == []

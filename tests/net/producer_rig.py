@@ -30,14 +30,18 @@ def want(
     mode: int = WAIT,
     topic: str = TOPIC,
     name: str = "",
+    chosen: bool = True,
     epoch: int | None = None,
     field: int | None = None,
 ) -> bytes:
-    """Build PRODUCER; `priority` goes into the property, `field` into the command's own field."""
+    """Build PRODUCER; `priority` goes into the property, `field` into the command's own field.
+
+    `chosen` says that the name is the client's, and was not the broker's before.
+    """
     body = pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=request_id)
     body.producer_access_mode = mode  # type: ignore[assignment]  # a plain number will do
     if name:
-        body.producer_name = name
+        body.producer_name, body.user_provided_producer_name = name, chosen
     if epoch is not None:
         body.topic_epoch = epoch
     if priority is not None:
