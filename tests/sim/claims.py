@@ -67,7 +67,7 @@ class Claims:
         self.keys: set[str] = set()
         """Those of which something was claimed in this life."""
         self.claimed: set[int] = set()
-        """All messages that were, in this life: an abort gives them back."""
+        """All messages that were, in this life, and were not delivered since: an abort gives them back."""
         self.total = 0
         """Messages that were claimed."""
 
@@ -159,6 +159,7 @@ class Claims:
                 raise Violation(f"transaction: {number} for {seat.name}, but {other} of its key is in another's")
         self._drop(number)
         self._late.discard(number)
+        self.claimed.discard(number)
 
     def excuse(self, seat: Seat, number: int) -> bool:
         """Whether a newer message of its key may go to this worker before it."""
