@@ -244,11 +244,7 @@ class Serving(Targets):
             ahead = ahead_of_siblings(part, ready)
         if blocked is not None and blocked.parts[0].batch is part.batch:
             ahead = min(ahead, ahead_of_siblings(part, blocked.parts))
-        if ahead == part.count:
-            return part
-        head = self._cut(part, ahead)
-        insert_all(worker.ready, (part,))
-        return head
+        return self._first_of(part, ahead, ready)
 
     def _take_needed(self, worker: Worker, slot: int) -> Part | None:
         """The first blocked chunk of the slot that the worker needs: it passes what is blocked."""
@@ -274,12 +270,16 @@ class Serving(Targets):
                 self.outstanding.grew(-PART_BYTES)
                 continue
             ahead = bisect_left(part.message_indexes(), following.message_indexes()[0])
-            if ahead < part.count:
-                head = self._cut(part, ahead)
-                insert_all(ready, (part,))
-                part = head
-            break
+            return self._first_of(part, ahead, ready)
         return part
+
+    def _first_of(self, part: Part, size: int, ready: deque[Part]) -> Part:
+        """The first messages of a former head; the others, if there are more, are queued again."""
+        if size == part.count:
+            return part
+        head = self._cut(part, size)
+        insert_all(ready, (part,))
+        return head
 
     def _leave_queue(self, part: Part, now: float) -> None:
         """What left in the moment it came passed through and did not wait."""

@@ -219,8 +219,8 @@ MUTANTS: Final = (
     Mutant(
         "messages of a batch overtake what was sent less often",
         SERVING,
-        "            if ahead < part.count:\n",
-        "            if ahead > part.count:\n",
+        "            return self._first_of(part, ahead, ready)\n",
+        "            return part\n",
         "tests/core/test_batches.py",
     ),
     Mutant(
