@@ -4,7 +4,7 @@ Its owner decides whether and when to create another, because only the owner kno
 outbox a retry, for a group's leader the end of its leadership.
 
 One that goes on for another has its name. A broker that did not notice the loss may have bytes of the other still to
-read, and would store them between those of this one; it refuses a name until whoever has it is gone.
+read, and would store them between those of this one; it refuses a name until the producer that has it is gone.
 
 Why not the official client: it repairs a broken connection by itself, cannot stop waiting for a topic, does not report
 that its producer was lost, and (3.13) has ended the whole process with an uncaught C++ exception (`bad_weak_ptr`) while
