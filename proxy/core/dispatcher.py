@@ -134,6 +134,9 @@ class Dispatcher(Serving):
         outstanding = self.outstanding
         position = part.position
         if position <= outstanding.highest:
+            left = outstanding.left_since(position, part.received_at)
+            rest = not left or kept_back.leave_out(part, left)
+            kept_back_bits |= left
             before = outstanding.bits_kept_back(position)
             news = kept_back.news_of(part, before, kept_back_bits) if before else 0
             if news and position not in outstanding.entries:
@@ -143,7 +146,7 @@ class Dispatcher(Serving):
                 outstanding.keep_back(position, 0)
                 if part.batch is not None and before != ALL_KEPT_BACK:  # the others, which a broker may have forgotten
                     outstanding.index_acks[position] = part.batch
-            elif outstanding.is_repeat(position, part.redeliveries):
+            elif outstanding.is_repeat(position, part.redeliveries) or not rest:
                 fill(self, position, part.tail, now)
                 if news:
                     outstanding.keep_back(position, before & kept_back_bits)

@@ -14,7 +14,7 @@ others.
 
 What this life's workers acknowledged in transactions whose end is not seen in time is kept back by the broker, too
 (`leave`): it has all of that, and here it would take memory and keep join gates shut for as long as an older message is
-not acknowledged.
+not acknowledged. An entry that came before that, and waited to be opened until after it, is no news of these messages.
 
 Not for an entry that cannot be cut: it goes whole, with what was kept back, so that workers acknowledge all of it.
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from proxy.core.cutting import batch_of, narrow
 from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part
 from proxy.core.index_bits import bits_to_indexes, indexes_to_bits
-from proxy.core.outstanding import size_of
+from proxy.core.outstanding import ALL_KEPT_BACK, size_of
 
 if TYPE_CHECKING:
     from proxy.core.outstanding import Outstanding
@@ -40,18 +40,31 @@ def news_of(part: Part, before: int, kept_back: int) -> int:
 
     `part` is the entry as it comes, without the messages `kept_back`; `before` were kept back when it came before.
     """
-    total = part.total
-    sent = (1 << total) - 1 if part.indexes is None else indexes_to_bits(part.indexes, total)
-    return before & sent & ~kept_back
+    return before & _bits_of(part) & ~kept_back
 
 
-def leave(outstanding: Outstanding, part: Part) -> bool:
+def leave_out(part: Part, left: int) -> bool:
+    """Take these messages from an entry that comes, if it can be cut; False if it has no others."""
+    rest = _bits_of(part) & ~left
+    if rest:
+        reduce_to(part, rest)
+    return bool(rest)
+
+
+def _bits_of(part: Part) -> int:
+    return (1 << part.total) - 1 if part.indexes is None else indexes_to_bits(part.indexes, part.total)
+
+
+def leave(outstanding: Outstanding, part: Part, now: float) -> bool:
     """The broker alone has this part of an entry from now on; True if nothing of the entry is here any more."""
     position, batch = part.position, part.batch
     if batch is None or not part.divisible:
+        outstanding.left_alone(position, ALL_KEPT_BACK, now)
         outstanding.left_whole(position, size_of(batch or part))
         return True
-    kept = outstanding.kept_back.get(position, 0) | indexes_to_bits(part.message_indexes(), batch.total)
+    bits = indexes_to_bits(part.message_indexes(), batch.total)
+    outstanding.left_alone(position, bits, now)
+    kept = outstanding.kept_back.get(position, 0) | bits
     outstanding.keep_back(position, kept)
     batch.parts.remove(part)
     if batch.parts:

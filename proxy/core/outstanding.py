@@ -51,6 +51,7 @@ class Outstanding:
         "_confirmed_fresh",
         "_confirmed_parts",
         "_confirmed_ranges",
+        "_left",
         "_shelved_parts",
         "_shelved_ranges",
         "acks",
@@ -84,6 +85,8 @@ class Outstanding:
         self._confirmed_parts: dict[int, int] = {}
         """The same of those of which the broker confirmed that it has the ack of all the others; or `ALL_KEPT_BACK`."""
         self._shelved_parts: dict[int, int] = {}
+        self._left: dict[int, list[tuple[float, int]]] = {}
+        """Position to when messages of it were left to the broker alone, and which, as bits."""
         self._confirmed_fresh: set[int] = set()
         self._confirmed_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
         self._shelved_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
@@ -194,6 +197,26 @@ class Outstanding:
         self.discard(position, size)
         self._remember_part(position, ALL_KEPT_BACK)
 
+    def left_alone(self, position: int, bits: int, now: float) -> None:
+        """From now on only the broker has these messages of an entry; `ALL_KEPT_BACK` if it goes whole."""
+        left = self._left.setdefault(position, [])
+        if left and left[-1][0] == now:
+            bits |= left.pop()[1]
+        left.append((now, bits))
+        if len(self._left) > CONFIRMED_PARTS_MAX:
+            del self._left[next(iter(self._left))]
+
+    def left_since(self, position: int, arrived_at: float) -> int:
+        """Messages, as bits, that were left to the broker alone after the entry had come, while it waited to be opened.
+
+        It had been sent before their transaction was known to the broker: only what comes later tells of its end.
+        """
+        found = 0
+        for at, bits in self._left.get(position, ()):
+            if at > arrived_at:
+                found |= bits
+        return found
+
     def discard(self, position: int, size: int) -> None:
         """Hold the entry no more, and acknowledge nothing."""
         self._forget(position, size)
@@ -246,6 +269,7 @@ class Outstanding:
         """The broker has all entries up to here as acknowledged whole."""
         for each in [part for part in self._confirmed_parts if part <= position]:
             del self._confirmed_parts[each]
+            self._left.pop(each, None)
             self._confirmed_fresh.add(each)
 
     def was_confirmed(self, position: int) -> bool:
@@ -308,6 +332,7 @@ class Outstanding:
         self.index_acks.clear()
         self.unconfirmed.clear()
         self.kept_back.clear()
+        self._left.clear()
         self.forget_confirmed()
 
 

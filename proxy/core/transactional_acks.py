@@ -174,7 +174,7 @@ def wait_no_more(dispatcher: Dispatcher, helds: Sequence[Held], now: float) -> N
         if dispatcher.endings is not None:
             note(dispatcher.endings, How.DROPPED, held.part, held.worker, now)
         held.worker.acked_messages += held.part.count
-        if kept_back.leave(dispatcher.outstanding, held.part) and dispatcher.gated:
+        if kept_back.leave(dispatcher.outstanding, held.part, now) and dispatcher.gated:
             acknowledgement.pass_gates(dispatcher, held.part.position, now)
     for held in helds:
         dispatcher.settle(dispatcher.release_held(held, now), now)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from proxy.core import transactional_acks
+from proxy.core.entry import Part
 from proxy.core.key_policy import KeyPolicy
 from proxy.core.outstanding import CONFIRMED_PARTS_MAX, Outstanding
 from proxy.core.positions import pack
 from proxy.core.reposition import discard_up_to, least_mark_delete
-from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
+from tests.core.batches import by_slot
+from tests.core.test_dispatcher_rig import LEDGER, A, B, Got, Rig
 from tests.core.test_outstanding import add, complete
 
 ONE = pack(LEDGER, 1)
@@ -236,6 +238,89 @@ def test_after_a_close_by_the_broker_it_means_what_it_sends() -> None:
     outstanding.shelve_confirmed()
     rig.mixed(1, None, A, A)
     assert rig.got("c1") == [(1, (1, 2))]
+
+
+def left_to_the_broker(rig: Rig, what: Got, unacked: int | None) -> None:
+    """c1 acknowledged an entry, or some of it, in a transaction whose end is not seen in time."""
+    wanted = [(rig.key(what), unacked)]
+    helds = transactional_acks.hold(rig.dispatcher, rig.workers["c1"], wanted, (0, 1), rig.now)
+    for held in helds:
+        held.confirmed = True
+    transactional_acks.wait_no_more(rig.dispatcher, helds, rig.now)
+
+
+@pytest.mark.parametrize("rest_is_acked", [False, True])
+def test_an_entry_that_waited_to_be_opened_tells_nothing_of_a_later_transaction(rest_is_acked: bool) -> None:  # noqa: FBT001
+    """The broker sent it before: the transaction may be committed since, and its message came a second time (G4)."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 9)
+    rig.batch(1, A, 2)
+    assert rig.got("c1") == [1]
+    waits = by_slot(ONE, b"x" * 100, 2, [(A, (0, 1))], 1, 1.0)
+    rig.now = 2.0
+    left_to_the_broker(rig, 1, 0b10)
+    if rest_is_acked:
+        rig.ack("c1", 1)
+    assert confirm(rig) == ([1] if rest_is_acked else [])
+    rig.now = 3.0
+    rig.dispatcher.receive_batch(waits, rig.now)
+    assert rig.got("c1") == []
+    assert rig.dispatcher.outstanding.bits_kept_back(ONE) == 0b01
+    rig.mixed(1, A, None)
+    assert rig.got("c1") == [(1, (0,))], "what comes later tells that it was aborted"
+
+
+def test_an_entry_that_was_left_whole_while_it_waited_to_be_opened_does_not_come_back() -> None:
+    """Nor is it acknowledged: its transaction may be aborted yet."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 9)
+    rig.entries(A, 1)
+    assert rig.got("c1") == [1]
+    waits = Part(ONE, A, 1, b"1", 1, 1.0)
+    rig.now = 2.0
+    left_to_the_broker(rig, 1, None)
+    rig.now = 3.0
+    rig.dispatcher.receive_part(waits, rig.now)
+    assert (rig.got("c1"), rig.acked_upstream()) == ([], [])
+    rig.entries(A, 1)
+    assert rig.got("c1") == [1], "what comes later tells that it was aborted"
+
+
+def test_the_others_of_an_entry_that_waited_to_be_opened_come() -> None:
+    """A transaction of an earlier life was aborted: one of them is given back. Nothing is lost (G3)."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 9)
+    rig.mixed(1, None, A, A)
+    assert rig.got("c1") == [(1, (1, 2))]
+    waits = by_slot(ONE, b"x" * 100, 3, [(A, (0, 1, 2))], 1, 1.0)
+    rig.now = 2.0
+    left_to_the_broker(rig, (1, (1, 2)), 0b10)
+    rig.ack("c1", (1, (1, 2)))
+    assert confirm(rig) == [1]
+    rig.dispatcher.receive_batch(waits, rig.now)
+    assert rig.got("c1") == [(1, (0,))]
+
+
+def test_of_an_entry_that_is_forgotten_all_comes_but_what_was_left_to_the_broker() -> None:
+    """An entry that waited to be opened until no one knew any more what had been acknowledged of it."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 9)
+    rig.batch(1, A, 3)
+    assert rig.got("c1") == [1]
+    waits = by_slot(ONE, b"x" * 100, 3, [(A, (0, 1, 2))], 1, 1.0)
+    rig.now = 2.0
+    left_to_the_broker(rig, 1, 0b101)
+    rig.ack("c1", 1)
+    assert confirm(rig) == [1]
+    outstanding = rig.dispatcher.outstanding
+    for position in range(ONE + 1, ONE + 1 + CONFIRMED_PARTS_MAX):
+        add(outstanding, position)
+        outstanding.keep_back(position, 1)
+        complete(outstanding, position)
+        outstanding.confirmed([position])
+    assert outstanding.bits_kept_back(ONE) == 0
+    rig.dispatcher.receive_batch(waits, rig.now)
+    assert rig.got("c1") == [(1, (0, 2))]
 
 
 def test_no_more_than_so_many_are_remembered() -> None:

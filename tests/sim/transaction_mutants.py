@@ -134,8 +134,8 @@ MUTANTS: Final = (
     Mutant(
         "transactions: join gates wait for what is taken for committed",
         TRANSACTIONAL,
-        "        if kept_back.leave(dispatcher.outstanding, held.part) and dispatcher.gated:\n",
-        "        if kept_back.leave(dispatcher.outstanding, held.part) and not dispatcher.gated:\n",
+        "        if kept_back.leave(dispatcher.outstanding, held.part, now) and dispatcher.gated:\n",
+        "        if kept_back.leave(dispatcher.outstanding, held.part, now) and not dispatcher.gated:\n",
         tests=OF_CORE,
     ),
     Mutant(
@@ -163,6 +163,27 @@ MUTANTS: Final = (
         DISPATCHER,
         "                    return\n        if position < outstanding.highest:\n",
         "                    return\n        if position > outstanding.highest:\n",
+        tests=OF_KEPT_BACK,
+    ),
+    Mutant(
+        "kept back: an entry that waited to be opened is news of what was acknowledged in a transaction meanwhile",
+        OUTSTANDING,
+        "            if at > arrived_at:\n",
+        "            if at > arrived_at and not bits:\n",
+        tests=OF_KEPT_BACK,
+    ),
+    Mutant(
+        "kept back: what a transaction gives back is taken for what came before it",
+        OUTSTANDING,
+        "            if at > arrived_at:\n",
+        "            if at >= 0.0:\n",
+        tests=OF_KEPT_BACK,
+    ),
+    Mutant(
+        "kept back: an entry that waited to be opened is taken for what was left to the broker alone",
+        DISPATCHER,
+        "            rest = not left or kept_back.leave_out(part, left)\n",
+        "            rest = not left\n",
         tests=OF_KEPT_BACK,
     ),
 )
