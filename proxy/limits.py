@@ -18,6 +18,10 @@ SUBSCRIBE_BYTES_MAX = 1 * MIB
 """Of a worker's SUBSCRIBE without the data of its schema. Room for a hash range of each slot (65,536 of 10 bytes) and
 for as many properties as it may have; what brokers keep of a subscription's properties is bounded so, too."""
 
+GREETING_FRAME_BYTES_MAX = 128 * KIB
+"""Of a client's frame until its broker has let it in: a stranger's bytes are in no budget. Room for credentials;
+Kerberos' largest tickets have 64 KiB."""
+
 TOPIC_CHARACTERS_MAX = 4 * NAME_CHARACTERS_MAX
 """A topic's name has its tenant, cluster and namespace in it."""
 

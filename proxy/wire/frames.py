@@ -15,10 +15,11 @@ Source: Pulsar's "Binary protocol specification", section "Framing".
 """
 
 from collections import deque
+from functools import cache
 from struct import Struct
 from typing import Final
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from proxy.wire.errors import FrameError
@@ -47,6 +48,11 @@ APART_BYTES: Final = 32 << 10
 """Of a MESSAGE that is larger, the tail may be cut apart: to copy it once more would cost more than all else."""
 USUAL_MESSAGE_START: Final = b"\x08\x09"
 """How a MESSAGE command begins wherever protobuf's fields are written in order: its type, in two bytes."""
+
+UNCALLED_BYTES_MAX: Final = 1 << 10
+"""Of a command beside the body that its type calls for. A reader that keeps the body keeps all of them in memory."""
+MESSAGES_WITH_TEXT_MAX: Final = 10_000
+"""Properties and the like in one command: each is looked at, and a frame of 5 MiB has room for 900,000 empty ones."""
 
 PIECES_MAX: Final = 256
 """Pieces of a frame that are kept as they came; so many are joined to one. One of 2 bytes takes the memory of 50."""
@@ -94,6 +100,12 @@ class FrameSplitter:
         self._held_bytes = 0
         self._needed_bytes = 0
         self._error: FrameError | None = None
+
+    def allow(self, max_frame_bytes: int) -> None:
+        """Take frames of up to this size from now on."""
+        if self._apart_bytes == self._max_frame_bytes:
+            self._apart_bytes = max_frame_bytes
+        self._max_frame_bytes = max_frame_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream and return the frames they complete, in order, each with its size field.
@@ -271,8 +283,8 @@ def payload_start(frame: bytes | memoryview) -> int:
 def parse_command(frame: bytes) -> BaseCommand:
     """The command of a whole frame, with every required field and the body its type calls for; unknown fields are kept.
 
-    Raises FrameError where it does not parse, a required field is missing, the type has no body, or a text is not
-    UTF-8.
+    Raises FrameError where it does not parse, a required field is missing, the type has no body or much besides, a
+    text is not UTF-8, or there are too many.
     """
     command = _parse(frame)
     kind = command.type
@@ -284,7 +296,13 @@ def parse_command(frame: bytes) -> BaseCommand:
     if kind == _ACK_RESPONSE and not command.ackResponse.HasField("message"):
         return command  # nothing was refused; there is one of these for each turn
     if kind in _WITH_TEXT:
-        _check_text(command, frame)
+        asked: Message = getattr(command, body)
+        besides = payload_start(frame) - COMMAND_START - asked.ByteSize()
+        if besides > UNCALLED_BYTES_MAX:
+            raise FrameError(
+                f"a command of type {kind} with {besides} bytes besides '{body}'", _where(frame), "send its body alone"
+            )
+        _check_text(asked, frame, MESSAGES_WITH_TEXT_MAX)
     return command
 
 
@@ -320,16 +338,35 @@ def _where(frame: bytes) -> str:
     return f"in the {payload_start(frame) - COMMAND_START} bytes from byte {COMMAND_START} of a frame of {len(frame)}"
 
 
-def _check_text(message: Message, frame: bytes) -> None:
-    """Refuse text that is not UTF-8: upb hands it out as `bytes`, which no reader of a name expects."""
+def _check_text(message: Message, frame: bytes, left: int) -> int:
+    """Refuse text that is not UTF-8: upb hands it out as `bytes`, which no reader of a name expects.
+
+    Of `left` messages with text that may be in it, returns how many still may.
+    """
+    if left == 0:
+        what = f"more than {MESSAGES_WITH_TEXT_MAX} properties or the like in a command"
+        raise FrameError(what, _where(frame), f"send at most {MESSAGES_WITH_TEXT_MAX}")
+    left -= 1
     for field, value in message.ListFields():
         if field.type == FieldDescriptor.TYPE_STRING:
             for text in value if field.is_repeated else (value,):
                 if not isinstance(text, str):
                     raise FrameError(f"a text in '{field.full_name}' that is not UTF-8", _where(frame), "send UTF-8")
-        elif field.type == FieldDescriptor.TYPE_MESSAGE:
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and _has_text(field.message_type):
             for inner in value if field.is_repeated else (value,):
-                _check_text(inner, frame)
+                left = _check_text(inner, frame, left)
+    return left
+
+
+@cache
+def _has_text(kind: Descriptor) -> bool:
+    """Whether messages of this kind may have text in them. Ids and hash ranges, of which there are many, have none."""
+    kinds = [kind]
+    for inner in kinds:
+        if any(field.type == FieldDescriptor.TYPE_STRING for field in inner.fields):
+            return True
+        kinds += {field.message_type for field in inner.fields if field.message_type}.difference(kinds)
+    return False
 
 
 def _bodies() -> dict[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.limits import Limits
+from proxy.limits import GREETING_FRAME_BYTES_MAX, Limits
 from proxy.net.ports import LEFT_UNREAD
 from tests.net.session_rig import (
     SessionRig,
@@ -95,6 +95,18 @@ def test_an_oversized_frame_ends_the_connection_before_it_is_held() -> None:
     assert rig.cause == "bad_frame"
     assert "is allowed" in rig.to_client()[0].error.message
     assert rig.client.closing
+
+
+def test_until_a_client_is_let_in_its_frames_are_small() -> None:
+    """A stranger's bytes are in no budget; with many connections, each with most of a message, they took gigabytes."""
+    large = send(1, 1, payload=bytes(GREETING_FRAME_BYTES_MAX))
+    for rig, cause in ((SessionRig(), "bad_frame"), (SessionRig().connect(), None)):
+        rig.client.deliver(large[:8])
+        assert rig.cause == cause
+    waits = SessionRig()
+    waits.client.deliver(connect() + large[:8])
+    assert waits.cause == "bad_frame"
+    assert f"at most {GREETING_FRAME_BYTES_MAX - 4} is allowed" in waits.to_client()[0].error.message
 
 
 def test_a_command_of_two_types_is_malformed() -> None:

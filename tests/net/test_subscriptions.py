@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from proxy.net.subscription import services
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker, sticky
 from tests.net.subscription_rig_broker import LEDGER, T, batch, single
@@ -204,6 +207,25 @@ def test_the_gateway_takes_so_many_workers_and_no_more() -> None:
     third.close()
     third.lose()
     assert rig.statistics().workers == 1
+
+
+def test_all_workers_together_have_so_many_hash_ranges_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes 400 bytes here; whoever leaves leaves room. Ranges in an AUTO_SPLIT worker's SUBSCRIBE say nothing."""
+    monkeypatch.setattr(services, "HASH_RANGES_MAX", 5)
+    rig = SubscriptionRig()
+    two, three = sticky((0, 9), (20, 29)), sticky((0, 9), (20, 29), (40, 49))
+    first, second = rig.worker("a", keySharedMeta=two), rig.worker("b", subscription="t", keySharedMeta=three)
+    code, text = rig.subscribe("c", subscription="u", keySharedMeta=sticky((0, 9))).error()
+    assert code == pb.ConsumerBusy
+    assert text == "1 hash ranges: at most 5 are allowed here, others have 5"
+    assert rig.statistics().workers_refused_total == 1
+    unsaid = sticky((0, 9), (20, 29))
+    unsaid.keySharedMode = pb.AUTO_SPLIT
+    rig.worker("d", subscription="v", keySharedMeta=unsaid).close()
+    second.lose()
+    rig.worker("c", subscription="u", keySharedMeta=three)
+    first.close()
+    rig.worker("e", keySharedMeta=two)
 
 
 def test_a_worker_that_was_refused_takes_no_place() -> None:

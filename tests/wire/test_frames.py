@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from proxy.wire import commands
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import (
+    MESSAGES_WITH_TEXT_MAX,
     MIN_FRAME_BYTES,
     FrameSplitter,
     encode_command,
@@ -369,6 +370,39 @@ def test_a_refused_acknowledgement_whose_text_is_no_utf8_is_refused() -> None:
     assert parse_command(frame_of(answer.replace(b"\xff", b"a"))).ackResponse.message == "aa"
     with pytest.raises(FrameError, match="UTF-8"):
         parse_command(frame_of(answer))
+
+
+def test_a_command_has_no_more_than_the_body_that_its_type_calls_for() -> None:
+    """A CONNECT with 880,000 properties of a SUBSCRIBE stopped the event loop for a second, and kept 55 MiB."""
+    connect = golden("python-consumer")[0][8:]
+    parse_command(frame_of(connect + UNKNOWN_FIELD))
+    other = BaseCommand()
+    subscribe = other.subscribe
+    subscribe.topic, subscribe.subscription, subscribe.subType = "orders", "s", subscribe.Key_Shared
+    subscribe.consumer_id = subscribe.request_id = 1
+    for _ in range(1_000):
+        subscribe.metadata.add(key="", value="")
+    unknown = b"\x82\x7d" + varint(2_000) + bytes(2_000)
+    for besides in (other.SerializePartialToString(), unknown, connect[2:] * 50):
+        with pytest.raises(FrameError, match="bytes besides 'connect'"):
+            parse_command(frame_of(connect + besides))
+
+
+def test_a_command_has_so_many_properties_at_most() -> None:
+    """Each is looked at. Ids and hash ranges have no text and are not: a worker may have one of each slot."""
+    lookup = BaseCommand(type=BaseCommand.LOOKUP)
+    lookup.lookupTopic.topic, lookup.lookupTopic.request_id = "orders", 1
+    for _ in range(MESSAGES_WITH_TEXT_MAX - 1):
+        lookup.lookupTopic.properties.add(key="a", value="b")
+    parse_command(frame_of(lookup.SerializeToString()))
+    lookup.lookupTopic.properties.add(key="a", value="b")
+    with pytest.raises(FrameError, match=f"more than {MESSAGES_WITH_TEXT_MAX} properties"):
+        parse_command(frame_of(lookup.SerializeToString()))
+    again = BaseCommand(type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES)
+    again.redeliverUnacknowledgedMessages.consumer_id = 1
+    for entry in range(70_000):
+        again.redeliverUnacknowledgedMessages.message_ids.add(ledgerId=1, entryId=entry)
+    parse_command(frame_of(again.SerializeToString()))
 
 
 def test_an_error_says_what_where_and_what_would_be_right() -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.limits import GREETING_FRAME_BYTES_MAX
 from proxy.net.alarm import Alarm
 from proxy.net.frames_in_slices import FramesInSlices
 from proxy.net.handshake import client_version_of, downstream_connected
@@ -75,7 +76,7 @@ class ClientSession:
         """Why the connection is gone, if it is."""
         self._cause: EndCause | None = None
         self.counters = SessionCounters()
-        self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
+        self._splitter = frames.FrameSplitter(min(GREETING_FRAME_BYTES_MAX, limits.max_frame_bytes))
         self._incoming = FramesInSlices(services.slices, self._sort_guarded, self._read_or_pause, self._give_up)
         self._transport: Transport | None = None
         self._client_version = self._principal = ""
@@ -165,6 +166,7 @@ class ClientSession:
     def relay_connected(self, connected: pb.CommandConnected) -> None:
         """The broker took the client in."""
         self._state = SessionState.CONNECTED
+        self._splitter.allow(self._limits.max_frame_bytes)
         told = downstream_connected(connected, self._limits.max_frame_bytes)
         self.send(frames.encode_command(_T(type=_T.CONNECTED, connected=told)))
 

@@ -107,7 +107,8 @@ class Subscriptions:
         streamed = key in self._streamed if subscription is None else subscription.state.streamed
         ownership = None if streamed else self.ownership
         try:
-            services.quota.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
+            workers = None if subscription is None else subscription.worker_count
+            services.quota.check(len(self._subscriptions), workers, command)
             if ownership is not None:
                 ownership.check(key)
             if subscription is None:

@@ -8,7 +8,7 @@ a bound for each kind, and one more is told so in the broker's own words and cod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.contract_sample import sample_of
 from proxy.core.contract_violations import ContractTotals
@@ -75,8 +75,12 @@ class Services:
         return f"{self.settings.replica_name}-{self._names:x}"
 
 
+HASH_RANGES_MAX: Final = 262_144
+"""That all workers with ranges of their own (STICKY) have together: each takes some 400 bytes here."""
+
+
 class Quota:
-    """How many subscriptions and workers there may be, and how many were refused.
+    """How many subscriptions, workers and ranges of theirs there may be, and how many were refused.
 
     A worker counts from its SUBSCRIBE on, not when it has joined: a crowd that comes at once waits for the broker
     together.
@@ -87,11 +91,12 @@ class Quota:
         self.settings = settings
         self.workers = 0
         """Workers that are here, joined or joining."""
+        self._hash_ranges = 0
         self.workers_refused_total = 0
         self.workers_per_subscription_refused_total = 0
         self.subscriptions_refused_total = 0
 
-    def check(self, subscriptions: int, workers_of_subscription: int | None) -> None:
+    def check(self, subscriptions: int, workers_of_subscription: int | None, command: pb.CommandSubscribe) -> None:
         """Let one more worker in; `workers_of_subscription` is None where it would be the first of a new subscription.
 
         Raises:
@@ -101,6 +106,11 @@ class Quota:
         if self.workers >= settings.workers_max:
             self.workers_refused_total += 1
             raise ClientError(f"Gateway reached max consumers limit: {settings.workers_max}", pb.ConsumerBusy)
+        named, others = _hash_ranges_of(command), self._hash_ranges
+        if named and others + named > HASH_RANGES_MAX:
+            self.workers_refused_total += 1
+            message = f"{named} hash ranges: at most {HASH_RANGES_MAX} are allowed here, others have {others}"
+            raise ClientError(message, pb.ConsumerBusy)
         if workers_of_subscription is None:
             if subscriptions >= settings.subscriptions_max:
                 self.subscriptions_refused_total += 1
@@ -111,11 +121,18 @@ class Quota:
                 f"Subscription reached max consumers limit: {settings.workers_per_subscription_max}", pb.ConsumerBusy
             )
 
-    def worker_came(self) -> None:
+    def worker_came(self, command: pb.CommandSubscribe) -> None:
         """A worker begins to join."""
         self.workers += 1
+        self._hash_ranges += _hash_ranges_of(command)
 
-    def worker_left(self) -> None:
-        """A worker has left, or never came in."""
-        assert self.workers > 0
+    def worker_left(self, command: pb.CommandSubscribe) -> None:
+        """A worker has left, or never came in; `command` is its own, or what is kept of it."""
         self.workers -= 1
+        self._hash_ranges -= _hash_ranges_of(command)
+        assert self.workers >= 0 <= self._hash_ranges
+
+
+def _hash_ranges_of(command: pb.CommandSubscribe) -> int:
+    meta = command.keySharedMeta
+    return len(meta.hashRanges) if meta.keySharedMode == pb.STICKY else 0

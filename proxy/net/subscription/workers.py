@@ -79,7 +79,7 @@ class SubscribedWorker:
         self._answered = False
         self.early_permits = 0
         self._epoch = 0
-        services.quota.worker_came()
+        services.quota.worker_came(command)
 
     # ---- life -------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class SubscribedWorker:
 
     def _end(self) -> None:
         self.ended = True
-        self._services.quota.worker_left()
+        self._services.quota.worker_left(self.command)
         if self.worker is not None:  # it may leave turns later, and is to get nothing of those who leave before it
             self._state.dispatcher.set_writable(self.worker, writable=False, now=self._state.now())
 
