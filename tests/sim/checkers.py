@@ -195,8 +195,11 @@ class Model(Holdings):
         return bool(entry.unacked >> entry.numbers.index(number) & 1)
 
     def is_redriven(self, number: int) -> bool:
-        """Whether what a worker has of it is the parking topic's copy; of what both have, the original is first."""
-        return self._is_parked(number) and not self.is_owed(number)
+        """Whether what a worker has of it is the parking topic's copy.
+
+        Of what both have, the original is first, unless a broker forgot that it was acknowledged for its copy's sake.
+        """
+        return self._is_parked(number) and (not self.is_owed(number) or number in self.forgotten)
 
     def _is_parked(self, number: int) -> bool:
         """Whether the parking topic has the message."""
